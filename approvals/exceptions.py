@@ -1,0 +1,47 @@
+"""What the sign-off desk refuses. A docstring is the sentence that people read."""
+
+from __future__ import annotations
+
+from guards.exceptions import AlreadyDecided, Conflict, CountersignError, Refused
+
+
+class ApprovalExpired(Conflict):
+    """The approval's time is over: open the draft for review again."""
+
+    code = "approval-expired"
+
+
+class ApprovalSuperseded(Conflict):
+    """Something in the subject changed since it was approved; `field` names it."""
+
+    code = "approval-superseded"
+
+
+class EffectAlreadyExists(AlreadyDecided):
+    """This approval has already become its one effect."""
+
+    code = "effect-exists"
+
+
+class EffectOutstanding(Conflict):
+    """Another act about the same source is still outstanding, or its outcome is unknown."""
+
+    code = "effect-outstanding"
+
+
+class ContactAlreadyMarked(AlreadyDecided):
+    """This effect has had its one contact."""
+
+    code = "contact-already-marked"
+
+
+class OwnAct(Refused):
+    """An agent never approves its own act."""
+
+    code = "own-act"
+
+
+class UnknownKind(CountersignError):
+    """No act of this kind is registered."""
+
+    code = "unknown-kind"

@@ -1,0 +1,260 @@
+"""The tables of the sign-off desk: what waits, what was approved, what was done once."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class Artifact(models.Model):
+    """Private bytes, encrypted at rest with MultiFernet: exact MIME, previews, provider ids.
+
+    `sha256` and `size` are of the plaintext. Never in an event, a decision or a log.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    ciphertext = models.BinaryField()
+    sha256 = models.CharField(max_length=64)
+    size = models.PositiveIntegerField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.sha256[:12]} ({self.size} bytes)"
+
+
+class Hold(models.Model):
+    """A draft that waits for a person, as long as it must. *Open for review* makes its Approval."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        SENT = "sent"
+        REJECTED = "rejected"
+        CHANGES_REQUESTED = "changes_requested", "changes requested"
+        WITHDRAWN = "withdrawn"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    kind = models.CharField(max_length=32)
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    source_type = models.CharField(max_length=64, blank=True)
+    source_id = models.CharField(max_length=64, blank=True)
+    account_type = models.CharField(max_length=64, blank=True)
+    account_id = models.CharField(max_length=64, blank=True)
+    project = models.CharField(max_length=64, blank=True)
+    reason = models.CharField(max_length=200)
+    requested_by = models.CharField(max_length=200)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
+    since = models.DateTimeField(default=timezone.now)
+    closed_at = models.DateTimeField(null=True, blank=True)
+    answer = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["since"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "subject_type", "subject_id"],
+                condition=Q(state="waiting"),
+                name="hold_one_waiting_per_subject",
+            ),
+        ]
+        indexes = [
+            # Needs you: what waits, oldest first.
+            models.Index(fields=["state", "since"], name="hold_waiting"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject_type}:{self.subject_id}"
+
+
+class Approval(models.Model):
+    """What exactly may happen, who asked, and what was answered.
+
+    `digest` is SHA-256 over the canonical facts and the payload's own SHA-256. `payload` and
+    `preview` are encrypted artifacts. Moves: pending → approved | rejected | changes_requested |
+    expired | superseded, then approved → consumed | expired | superseded.
+    """
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+        CHANGES_REQUESTED = "changes_requested", "changes requested"
+        EXPIRED = "expired"
+        SUPERSEDED = "superseded"
+        CONSUMED = "consumed"
+
+    #: Approvals that may still lead to an act.
+    OPEN = frozenset({State.PENDING, State.APPROVED})
+    #: The moves that exist; everything else is refused by the service and a trigger.
+    MOVES = {
+        State.PENDING: frozenset(
+            {
+                State.APPROVED,
+                State.REJECTED,
+                State.CHANGES_REQUESTED,
+                State.EXPIRED,
+                State.SUPERSEDED,
+            }
+        ),
+        State.APPROVED: frozenset({State.CONSUMED, State.EXPIRED, State.SUPERSEDED}),
+    }
+
+    class Via(models.TextChoices):
+        POLICY = "policy"
+        CONSOLE = "console"
+        TOKEN = "token", "a person's token"
+        MAIL = "mail", "signed mail"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    hold = models.ForeignKey(
+        Hold, on_delete=models.PROTECT, null=True, blank=True, related_name="approvals"
+    )
+    kind = models.CharField(max_length=32)
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    source_type = models.CharField(max_length=64, blank=True)
+    source_id = models.CharField(max_length=64, blank=True)
+    account_type = models.CharField(max_length=64, blank=True)
+    account_id = models.CharField(max_length=64, blank=True)
+    project = models.CharField(max_length=64, blank=True)
+    digest = models.CharField(max_length=64)
+    facts = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    preview = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    requested_by = models.CharField(max_length=200)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decided_by = models.CharField(max_length=200, blank=True)
+    decided_via = models.CharField(max_length=8, choices=Via.choices, blank=True)
+    reason = models.TextField(blank=True)
+    drifted = models.CharField(max_length=64, blank=True)
+    decision = models.ForeignKey(
+        "guards.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hold"],
+                condition=Q(state__in=["pending", "approved"]),
+                name="approval_one_open_per_hold",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["pending", "expired", "superseded"])
+                | Q(decided_at__isnull=False),
+                name="approval_decided_has_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:12]} {self.state}"
+
+
+class Effect(models.Model):
+    """The one checkpoint of one act that leaves the house.
+
+    The intent (everything but `phase`, `marked`-fields, result and claim) is frozen by trigger.
+    `contact_marked_at` is written once, immediately before the one contact, and never cleared.
+    Moves: intent → cancelled | failed | marked; marked → verified | accepted | unknown | failed;
+    accepted → verified. A kind's own table says which of them it may take.
+    """
+
+    class Phase(models.TextChoices):
+        INTENT = "intent"
+        MARKED = "marked"
+        ACCEPTED = "accepted"
+        VERIFIED = "verified"
+        FAILED = "failed"
+        UNKNOWN = "unknown"
+        CANCELLED = "cancelled"
+
+    #: Effects that still block another one about the same source.
+    OUTSTANDING = frozenset({Phase.INTENT, Phase.MARKED})
+    #: Effects that have ended well.
+    DONE = frozenset({Phase.ACCEPTED, Phase.VERIFIED})
+    MOVES = {
+        Phase.INTENT: frozenset({Phase.CANCELLED, Phase.FAILED, Phase.MARKED}),
+        Phase.MARKED: frozenset(
+            {Phase.VERIFIED, Phase.ACCEPTED, Phase.UNKNOWN, Phase.FAILED}
+        ),
+        Phase.ACCEPTED: frozenset({Phase.VERIFIED}),
+    }
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    approval = models.OneToOneField(
+        Approval, on_delete=models.PROTECT, related_name="effect"
+    )
+    kind = models.CharField(max_length=32)
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    source_type = models.CharField(max_length=64, blank=True)
+    source_id = models.CharField(max_length=64, blank=True)
+    account_type = models.CharField(max_length=64, blank=True)
+    account_id = models.CharField(max_length=64, blank=True)
+    project = models.CharField(max_length=64, blank=True)
+    digest = models.CharField(max_length=64)
+    payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    facts = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    phase = models.CharField(max_length=12, choices=Phase.choices, default=Phase.INTENT)
+    revision = models.PositiveIntegerField(default=0)
+    contact_marked_at = models.DateTimeField(null=True, blank=True)
+    claimed_by = models.CharField(max_length=200, blank=True)
+    fence = models.PositiveIntegerField(default=0)
+    deadline = models.DateTimeField(null=True, blank=True)
+    settled_at = models.DateTimeField(null=True, blank=True)
+    reason = models.CharField(max_length=64, blank=True)
+    detail = models.JSONField(default=dict, blank=True)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    acknowledged_by = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account_type", "account_id", "source_type", "source_id"],
+                condition=(
+                    Q(phase__in=["intent", "marked"])
+                    | Q(phase="unknown", acknowledged_at=None)
+                )
+                & ~Q(source_id=""),
+                name="effect_one_outstanding_per_source",
+            ),
+            models.CheckConstraint(
+                condition=Q(phase__in=["intent", "cancelled", "failed"])
+                | Q(contact_marked_at__isnull=False),
+                name="effect_contact_only_after_mark",
+            ),
+        ]
+        indexes = [
+            # The sweep: what is due or stuck.
+            models.Index(fields=["phase", "created_at"], name="effect_phase"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.phase}"
+
+
+class Observation(models.Model):
+    """A later look at an effect: append-only, never changes its phase or intent."""
+
+    effect = models.ForeignKey(
+        Effect, on_delete=models.PROTECT, related_name="observations"
+    )
+    at = models.DateTimeField(default=timezone.now)
+    observer = models.CharField(max_length=200)
+    outcome = models.CharField(max_length=40)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["at"]
+
+    def __str__(self) -> str:
+        return self.outcome

@@ -1,0 +1,20 @@
+"""What approvals announces. Sent with plain `send`; inside the transaction unless said otherwise.
+
+`held`              sender=Hold, hold=Hold
+`hold_closed`       sender=Hold, hold=Hold (sent, rejected, changes asked for, or withdrawn)
+`approval_changed`  sender=Approval, approval=Approval, old=str
+`effect_changed`    sender=Effect, effect=Effect, old=str: every move of a phase, the first included
+`contact_claimed`   sender=Effect, effect=Effect: after the mark has committed, before the contact
+                    (outside any transaction)
+`contact_returned`  sender=Effect, effect=Effect, result=ContactResult: after the contact, before its
+                    result is recorded (outside any transaction)
+"""
+
+from django.dispatch import Signal
+
+held = Signal()
+hold_closed = Signal()
+approval_changed = Signal()
+effect_changed = Signal()
+contact_claimed = Signal()
+contact_returned = Signal()

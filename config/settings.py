@@ -1,0 +1,317 @@
+"""Countersign's settings: read from the environment and `.env`, each documented where it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import django_stubs_ext
+import environ
+from csp.constants import NONCE, NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import reverse_lazy
+
+django_stubs_ext.monkeypatch()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+environ.Env.read_env(BASE_DIR / ".env")
+
+# Where everything lives that is not in the database: raw mail, keys, secrets, pipeline directories.
+DATA_DIR = Path(env.str("DATA_DIR", default=str(BASE_DIR / "var"))).resolve()
+
+# Signs sessions, CSRF tokens and queue packages. `make setup` writes one into .env.
+SECRET_KEY = env.str("SECRET_KEY", default="")
+if not SECRET_KEY:
+    raise ImproperlyConfigured(
+        "SECRET_KEY is not set: run `make setup`, or put SECRET_KEY=… into .env or the environment."
+    )
+
+# Shows tracebacks in the browser. Never in front of people.
+DEBUG = env.bool("DEBUG", default=False)
+
+# Host names this installation answers to.
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+
+# Origins that may POST through a TLS proxy, such as https://countersign.example.
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+# Whether people reach the console over HTTPS: then cookies are secure and HSTS is sent.
+HTTPS = env.bool("HTTPS", default=False)
+
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "axes",
+    "csp",
+    "channels",
+    "django_q",
+    "django_structlog",
+    "guards",
+    "approvals",
+    "teams",
+    "mail",
+    "pipelines",
+    "config",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# --- Database -------------------------------------------------------------------------------------
+
+# One URL: sqlite:///path (the default, inside DATA_DIR) or postgres://user:password@host/name.
+DATABASE_URL = env.str(
+    "DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'countersign.sqlite3'}"
+)
+DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url_config(DATABASE_URL)}
+_database = DATABASES["default"]
+if _database["ENGINE"] == "django.db.backends.sqlite3":
+    # IMMEDIATE: a read-then-write transaction waits for its lock instead of failing at once.
+    # FULL: the mark of an effect has to survive a power cut.
+    _database["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": (
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
+        ),
+    }
+else:
+    # Reconnecting at every queue operation costs nine tenths of the throughput.
+    _database["CONN_MAX_AGE"] = 600
+    _database["CONN_HEALTH_CHECKS"] = True
+_database["ATOMIC_REQUESTS"] = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Queue ----------------------------------------------------------------------------------------
+
+# redis://… moves the queue and the channel layer to Redis; empty keeps both in the database/process.
+REDIS_URL = env.str("REDIS_URL", default="")
+
+# How many pipelines run at the same time. 1 is serial.
+PIPELINE_CONCURRENCY = env.int("PIPELINE_CONCURRENCY", default=1)
+
+# How many worker processes take tasks.
+QUEUE_WORKERS = env.int("QUEUE_WORKERS", default=2)
+
+# Wall seconds after which the queue kills a task. Our own limits (stages, HTTP, SMTP) lie below it.
+QUEUE_TIMEOUT = env.int("QUEUE_TIMEOUT", default=2400)
+
+Q_CLUSTER: dict[str, Any] = {
+    "name": "countersign",
+    "label": "Queue",
+    "broker_class": (
+        "guards.queue.brokers.RedisBroker" if REDIS_URL else "guards.queue.brokers.OrmBroker"
+    ),
+    "orm": "default",
+    "redis": REDIS_URL or None,
+    "workers": QUEUE_WORKERS,
+    "queue_limit": QUEUE_WORKERS,
+    "bulk": 1,
+    # The fallback when a wake-up is lost; the wake-up itself takes milliseconds.
+    "poll": 0.5,
+    "timeout": QUEUE_TIMEOUT,
+    # retry > (queue_limit + 2) × timeout, or a task is taken twice while it waits in memory.
+    "retry": (QUEUE_WORKERS + 3) * QUEUE_TIMEOUT,
+    # Every handler claims its own row; asking the queue to repeat adds nothing but risk.
+    "max_attempts": 1,
+    "ack_failures": True,
+    "catch_up": False,
+    "save_limit": 500,
+    "scheduler": True,
+}
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+    }
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
+CHANNEL_LAYERS: dict[str, Any] = {
+    "default": {
+        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL]},
+    }
+    if REDIS_URL
+    else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+}
+
+# --- Files ----------------------------------------------------------------------------------------
+
+# Raw mail, content-addressed. Any Django storage will do; the default is a folder in DATA_DIR.
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(DATA_DIR / "files")},
+    },
+    "mail": {
+        "BACKEND": env.str(
+            "MAIL_STORAGE", default="django.core.files.storage.FileSystemStorage"
+        ),
+        "OPTIONS": {
+            "location": str(DATA_DIR / "mail"),
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
+    },
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedStaticFilesStorage",
+    },
+}
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# Serve straight from the apps' folders where `collectstatic` has not run (embedded shape).
+WHITENOISE_USE_FINDERS = True
+
+# --- Trust and keys -------------------------------------------------------------------------------
+
+# Who signs commands: 40 hex digits, or a handle that ethos files resolve. Never both, never in the
+# database. Neither: no command runs, quietly.
+OWNER_FINGERPRINT = env.str("OWNER_FINGERPRINT", default="")
+OWNER_HANDLE = env.str("OWNER_HANDLE", default="")
+# The file with the owner's public key.
+OWNER_KEY_FILE = env.str("OWNER_KEY_FILE", default="")
+# Where ethos keeps identities, for OWNER_HANDLE and `import_ethos`.
+ETHOS_DIR = env.str("ETHOS_DIR", default=str(Path.home() / ".punt-labs" / "ethos"))
+
+# Secret reference of the Ed25519 key (PEM) that signs heads of the event log.
+INSTALLATION_KEY_REF = env.str(
+    "INSTALLATION_KEY_REF", default=f"file:{DATA_DIR / 'keys' / 'installation.pem'}"
+)
+# Secret reference of the Fernet keys (one a line, newest first) that encrypt artifacts.
+ARTIFACT_KEY_REF = env.str(
+    "ARTIFACT_KEY_REF", default=f"file:{DATA_DIR / 'keys' / 'artifact.key'}"
+)
+# Where a bare secret name is looked up, and where the console writes a secret given once.
+SECRETS_DIR = Path(env.str("SECRETS_DIR", default=str(DATA_DIR / "secrets")))
+
+# How old a signature (or a trusted message) may be and still start work, in hours.
+EXECUTE_MAX_AGE_HOURS = env.int("EXECUTE_MAX_AGE_HOURS", default=24)
+
+# Programs that signed commands may run: directories (everything directly inside) or files.
+ALLOWED_BINARIES = env.list("ALLOWED_BINARIES", default=["/usr/bin", "/bin"])
+
+# --- Mail -----------------------------------------------------------------------------------------
+
+# Messages above this size are stored by header with a marker, in bytes.
+MAIL_MAX_BYTES = env.int("MAIL_MAX_BYTES", default=25 * 1024 * 1024)
+# Plaintext IMAP and SMTP to a loopback test server. Never elsewhere.
+MAIL_ALLOW_PLAINTEXT_LOOPBACK = env.bool("MAIL_ALLOW_PLAINTEXT_LOOPBACK", default=False)
+# Automatic replies: at most this many per sender and day, and per identity and hour.
+AUTO_REPLIES_PER_SENDER_PER_DAY = env.int("AUTO_REPLIES_PER_SENDER_PER_DAY", default=1)
+AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int(
+    "AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10
+)
+
+# How long an approval stays valid after *open for review*, in seconds (ADR-016).
+APPROVAL_SECONDS = env.int("APPROVAL_SECONDS", default=300)
+
+# --- People ---------------------------------------------------------------------------------------
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = 0.25
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_VERBOSE = False
+LOGIN_URL = reverse_lazy("admin:login")
+LOGIN_REDIRECT_URL = reverse_lazy("admin:index")
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_SSL_REDIRECT = False
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+X_FRAME_OPTIONS = "DENY"
+
+# Strict everywhere; the console replaces script-src and style-src with what its Alpine needs.
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "base-uri": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "frame-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+    }
+}
+
+LANGUAGE_CODE = "en"
+# The operator's zone for times in the console; storage is always UTC.
+TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+USE_I18N = True
+USE_TZ = True
+
+# --- Logs -----------------------------------------------------------------------------------------
+
+# `console` for people, `json` for machines. Logs go to standard error.
+LOG_FORMAT = env.str("LOG_FORMAT", default="console")
+LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+
+from config.logging import configure as _configure_logging  # noqa: E402
+
+LOGGING = _configure_logging(LOG_FORMAT, LOG_LEVEL)
+
+from config.console import UNFOLD  # noqa: E402, F401
+

@@ -1,0 +1,10 @@
+"""App configuration of guards."""
+
+from django.apps import AppConfig
+
+
+class GuardsConfig(AppConfig):
+    """Wires guards into the house."""
+
+    name = "guards"
+    default_auto_field = "django.db.models.BigAutoField"

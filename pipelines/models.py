@@ -1,0 +1,206 @@
+"""The tables of pipelines: signed commands, rules that plan, and work as it went."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class Command(models.Model):
+    """One command as its document says it: `document` is the explicitly set fields, as signed.
+
+    The row counts for nothing by itself: the signature is checked over `document` at load and again
+    at each execution (DES-034). `digest` is SHA-256 of the canonical bytes; `serial` and `runner`
+    repeat the document for lists.
+    """
+
+    class SignatureState(models.TextChoices):
+        OK = "ok"
+        MISSING = "missing"
+        INVALID = "invalid"
+        WRONG_KEY = "wrong-key", "wrong key"
+        EXPIRED_KEY = "expired-key", "expired key"
+        OPERATIONAL = "operational", "could not be checked"
+
+    name = models.SlugField(max_length=64, unique=True)
+    document = models.JSONField()
+    signature = models.TextField(blank=True)
+    digest = models.CharField(max_length=64)
+    serial = models.PositiveIntegerField(default=0)
+    highest_serial = models.PositiveIntegerField(default=0)
+    highest_digest = models.CharField(max_length=64, blank=True)
+    runner = models.CharField(max_length=8, default="claude")
+    description = models.TextField(blank=True)
+    signature_state = models.CharField(
+        max_length=12, choices=SignatureState.choices, default=SignatureState.MISSING
+    )
+    signature_detail = models.CharField(max_length=500, blank=True)
+    checked_at = models.DateTimeField(null=True, blank=True)
+    loaded_from = models.CharField(max_length=500, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Rule(models.Model):
+    """One planning rule: who, what the executable text says, and which calls follow.
+
+    `sender` is an exact address, a glob or empty (anybody who may execute). `kind` says how `match`
+    is read: plain words that must all occur, or a linear-time regular expression (google-re2).
+    `calls` is a list of `{"command": …, "args": {name: value | {"group": NAME}}}`.
+    """
+
+    class Kind(models.TextChoices):
+        WORDS = "words", "all of these words"
+        REGEX = "regex", "regular expression (RE2)"
+
+    name = models.SlugField(max_length=64, unique=True)
+    position = models.PositiveIntegerField(default=100)
+    is_active = models.BooleanField(default=True)
+    identity = models.ForeignKey(
+        "guards.Identity",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="rules",
+    )
+    sender = models.CharField(max_length=254, blank=True)
+    kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.WORDS)
+    match = models.TextField()
+    calls = models.JSONField(default=list)
+    hits = models.PositiveIntegerField(default=0, editable=False)
+    last_hit_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["position", "id"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Pipeline(models.Model):
+    """One message's work, from plan to reply. `error` is for the operator and never mailed."""
+
+    class Status(models.TextChoices):
+        PLANNED = "planned"
+        QUEUED = "queued"
+        RUNNING = "running"
+        WAITING_APPROVAL = "waiting_approval", "waiting for approval"
+        COMPLETED = "completed"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+        INTERRUPTED = "interrupted"
+
+    #: Pipelines a worker may take.
+    DUE = frozenset({Status.PLANNED, Status.QUEUED})
+    #: Pipelines that have ended.
+    ENDED = frozenset(
+        {Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}
+    )
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    message = models.OneToOneField(
+        "mail.Message", on_delete=models.PROTECT, related_name="pipeline"
+    )
+    identity = models.ForeignKey(
+        "guards.Identity", on_delete=models.PROTECT, related_name="pipelines"
+    )
+    requester = models.CharField(max_length=254)
+    status = models.CharField(
+        max_length=20, choices=Status.choices, default=Status.PLANNED
+    )
+    planner = models.CharField(max_length=80, default="none")
+    plan = models.JSONField(default=list)
+    refused_rule = models.CharField(max_length=32, blank=True)
+    current = models.PositiveIntegerField(default=0)
+    write_set = models.JSONField(default=list)
+    pipe = models.JSONField(default=dict)
+    error = models.TextField(blank=True)
+    failing = models.BooleanField(default=False)
+    claimed_by = models.CharField(max_length=200, blank=True)
+    fence = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [
+            # Workers look for due rows, oldest first; recovery for expired leases.
+            models.Index(fields=["status", "created_at"], name="pipeline_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"pipeline-{self.id}"
+
+
+class Stage(models.Model):
+    """One bounded step of a pipeline: claimed before it runs, never run twice by itself.
+
+    `digest` is the signed form's, frozen at planning and compared at execution. `output` is cut to
+    what the console shows; the whole value lives in the pipeline's pipe until it ends.
+    """
+
+    class Status(models.TextChoices):
+        PENDING = "pending"
+        CLAIMED = "claimed"
+        RUNNING = "running"
+        WAITING_APPROVAL = "waiting_approval", "waiting for approval"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        INCOMPLETE = "incomplete"
+        CANCELLED = "cancelled"
+        INTERRUPTED = "interrupted"
+
+    #: Stages that hold a claim.
+    HELD = frozenset({Status.CLAIMED, Status.RUNNING})
+
+    pipeline = models.ForeignKey(
+        Pipeline, on_delete=models.CASCADE, related_name="stages"
+    )
+    position = models.PositiveIntegerField()
+    command = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64, blank=True)
+    args = models.JSONField(default=dict)
+    runner = models.CharField(max_length=8)
+    mode = models.CharField(max_length=12, default="process")
+    status = models.CharField(
+        max_length=20, choices=Status.choices, default=Status.PENDING
+    )
+    attempt = models.PositiveIntegerField(default=0)
+    claimed_by = models.CharField(max_length=200, blank=True)
+    fence = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    argv = models.JSONField(default=list)
+    exit_code = models.IntegerField(null=True, blank=True)
+    output = models.TextField(blank=True)
+    output_size = models.PositiveIntegerField(default=0)
+    stderr = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+    usage = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["pipeline", "position"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pipeline", "position"], name="stage_position_once"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["claimed", "running"])
+                | Q(lease_until__isnull=False),
+                name="stage_held_has_lease",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.position}. {self.command}"
