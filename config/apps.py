@@ -1,6 +1,7 @@
 """App configuration of config."""
 
 from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
 
 
 class ConfigConfig(AppConfig):
@@ -8,3 +9,7 @@ class ConfigConfig(AppConfig):
 
     name = "config"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Import every app's tasks, so that the queue knows what may run."""
+        autodiscover_modules("tasks")

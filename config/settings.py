@@ -31,6 +31,9 @@ if not SECRET_KEY:
 # Shows tracebacks in the browser. Never in front of people.
 DEBUG = env.bool("DEBUG", default=False)
 
+# A word beside the operator's name in the console, such as `demo` or `staging`. Empty: none.
+ENVIRONMENT_LABEL = env.str("ENVIRONMENT_LABEL", default="")
+
 # Host names this installation answers to.
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
@@ -53,6 +56,7 @@ INSTALLED_APPS = [
     "axes",
     "csp",
     "channels",
+    "ninja",
     "django_q",
     "django_structlog",
     "guards",
@@ -67,6 +71,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "config.policies.ConsoleMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -115,9 +120,9 @@ if _database["ENGINE"] == "django.db.backends.sqlite3":
         ),
     }
 else:
-    # Reconnecting at every queue operation costs nine tenths of the throughput.
-    _database["CONN_MAX_AGE"] = 600
     _database["CONN_HEALTH_CHECKS"] = True
+# Reconnecting at every queue operation costs nine tenths of the throughput.
+_database["CONN_MAX_AGE"] = 600
 _database["ATOMIC_REQUESTS"] = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -155,8 +160,10 @@ Q_CLUSTER: dict[str, Any] = {
     "max_attempts": 1,
     "ack_failures": True,
     "catch_up": False,
-    "save_limit": 500,
-    "scheduler": True,
+    # Results are pickles, and the queue would read them back; our own rows say what happened.
+    "save_limit": -1,
+    # `manage.py worker` runs the timetable, after removing rows that nobody may run.
+    "scheduler": False,
 }
 
 CACHES = {

@@ -8,3 +8,9 @@ class GuardsConfig(AppConfig):
 
     name = "guards"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Put the fence around the queue."""
+        from guards.queue import installation
+
+        installation.install()

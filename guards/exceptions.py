@@ -129,3 +129,9 @@ class ProcessFailed(CountersignError):
 
     code = "process-failed"
     permanent = False
+
+
+class TaskRefused(CountersignError):
+    """A queue row names a function that is not a registered task."""
+
+    code = "task-refused"
