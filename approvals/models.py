@@ -49,6 +49,7 @@ class Hold(models.Model):
     state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
     since = models.DateTimeField(default=timezone.now)
     closed_at = models.DateTimeField(null=True, blank=True)
+    closed_by = models.CharField(max_length=200, blank=True)
     answer = models.TextField(blank=True)
 
     class Meta:
@@ -176,20 +177,18 @@ class Effect(models.Model):
 
     #: Effects that still block another one about the same source.
     OUTSTANDING = frozenset({Phase.INTENT, Phase.MARKED})
+    #: Effects that provably never left: their subject may be tried again as a new act.
+    NOT_SENT = frozenset({Phase.FAILED, Phase.CANCELLED})
     #: Effects that have ended well.
     DONE = frozenset({Phase.ACCEPTED, Phase.VERIFIED})
     MOVES = {
         Phase.INTENT: frozenset({Phase.CANCELLED, Phase.FAILED, Phase.MARKED}),
-        Phase.MARKED: frozenset(
-            {Phase.VERIFIED, Phase.ACCEPTED, Phase.UNKNOWN, Phase.FAILED}
-        ),
+        Phase.MARKED: frozenset({Phase.VERIFIED, Phase.ACCEPTED, Phase.UNKNOWN, Phase.FAILED}),
         Phase.ACCEPTED: frozenset({Phase.VERIFIED}),
     }
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    approval = models.OneToOneField(
-        Approval, on_delete=models.PROTECT, related_name="effect"
-    )
+    approval = models.OneToOneField(Approval, on_delete=models.PROTECT, related_name="effect")
     kind = models.CharField(max_length=32)
     subject_type = models.CharField(max_length=64)
     subject_id = models.CharField(max_length=64)
@@ -221,11 +220,15 @@ class Effect(models.Model):
             models.UniqueConstraint(
                 fields=["account_type", "account_id", "source_type", "source_id"],
                 condition=(
-                    Q(phase__in=["intent", "marked"])
-                    | Q(phase="unknown", acknowledged_at=None)
+                    Q(phase__in=["intent", "marked"]) | Q(phase="unknown", acknowledged_at=None)
                 )
                 & ~Q(source_id=""),
                 name="effect_one_outstanding_per_source",
+            ),
+            models.UniqueConstraint(
+                fields=["kind", "subject_type", "subject_id"],
+                condition=~Q(phase__in=["failed", "cancelled"]),
+                name="effect_subject_leaves_once",
             ),
             models.CheckConstraint(
                 condition=Q(phase__in=["intent", "cancelled", "failed"])
@@ -245,9 +248,7 @@ class Effect(models.Model):
 class Observation(models.Model):
     """A later look at an effect: append-only, never changes its phase or intent."""
 
-    effect = models.ForeignKey(
-        Effect, on_delete=models.PROTECT, related_name="observations"
-    )
+    effect = models.ForeignKey(Effect, on_delete=models.PROTECT, related_name="observations")
     at = models.DateTimeField(default=timezone.now)
     observer = models.CharField(max_length=200)
     outcome = models.CharField(max_length=40)

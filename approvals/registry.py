@@ -30,14 +30,19 @@ class ActKind(Protocol):
         """Inside the consuming transaction, database only: the name of a drifted field, or None."""
         ...
 
-    def contact(self, subject: Subject, payload: bytes, facts: Mapping[str, object]) -> ContactResult:
+    def contact(
+        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
+    ) -> ContactResult:
         """Make the one contact, outside any transaction. Never raises for what the peer does."""
         ...
 
     def readback(
         self, subject: Subject, payload: bytes, facts: Mapping[str, object]
     ) -> ContactResult | None:
-        """Look independently whether it arrived, within the same job; None where that proves nothing."""
+        """Look independently whether it arrived, within the same job.
+
+        None where a look proves nothing for this kind or account.
+        """
         ...
 
 

@@ -6,8 +6,9 @@
 `effect_changed`    sender=Effect, effect=Effect, old=str: every move of a phase, the first included
 `contact_claimed`   sender=Effect, effect=Effect: after the mark has committed, before the contact
                     (outside any transaction)
-`contact_returned`  sender=Effect, effect=Effect, result=ContactResult: after the contact, before its
-                    result is recorded (outside any transaction)
+`effect_acknowledged`  sender=Effect, effect=Effect, by=str: a person has seen the unknown outcome
+`contact_returned`  sender=Effect, effect=Effect, result=ContactResult: after the contact, before
+                    its result is recorded (outside any transaction)
 """
 
 from django.dispatch import Signal
@@ -16,5 +17,6 @@ held = Signal()
 hold_closed = Signal()
 approval_changed = Signal()
 effect_changed = Signal()
+effect_acknowledged = Signal()
 contact_claimed = Signal()
 contact_returned = Signal()

@@ -36,8 +36,8 @@ class Frozen:
 class ContactResult:
     """What the one contact brought.
 
-    `reason` is a stable word (`smtp-250`, `connection-lost-after-data`); `detail` JSON facts for the
-    operator: reply codes, refused recipients. Never a body.
+    `reason` is a stable word (`smtp-250`, `connection-lost-after-data`); `detail` JSON facts for
+    the operator: reply codes, refused recipients. Never a body.
     """
 
     outcome: ContactOutcome

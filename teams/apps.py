@@ -4,7 +4,14 @@ from django.apps import AppConfig
 
 
 class TeamsConfig(AppConfig):
-    """Wires teams into the house."""
+    """Wires teams into the house: event kinds, receivers, append-only tables."""
 
     name = "teams"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register what teams records, and listen to the apps below."""
+        from teams import checks, kinds, receivers  # noqa: F401
+
+        kinds.register()
+        receivers.connect()

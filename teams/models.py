@@ -6,6 +6,9 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
+from teams.chain import ORIGIN
+from teams.fields import CanonicalJSONField
+
 
 class Project(models.Model):
     """A body of work with its own slug, root directory and git remote.
@@ -22,7 +25,6 @@ class Project(models.Model):
     root = models.CharField(max_length=500, blank=True)
     git_remote = models.CharField(max_length=500, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
-    last_event_seq = models.PositiveBigIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ["slug"]
@@ -32,10 +34,10 @@ class Project(models.Model):
 
 
 class Event(models.Model):
-    """One thing that happened. Append-only by trigger; `seq` and `hash` are assigned under the head.
+    """One thing that happened. Append-only by trigger.
 
-    `hash` is SHA-256 over the RFC 8785 form of the other fields with `prev_hash`. `facts` hold no
-    body and no instruction.
+    `seq` and `hash` are assigned under the lock on the head. `hash` is SHA-256 over the RFC 8785
+    form of the other fields with `prev_hash`. `facts` hold no body and no instruction.
     """
 
     seq = models.PositiveBigIntegerField(primary_key=True)
@@ -46,7 +48,7 @@ class Event(models.Model):
     actor = models.CharField(max_length=200)
     project = models.CharField(max_length=64, blank=True)
     project_seq = models.PositiveBigIntegerField(null=True, blank=True)
-    facts = models.JSONField(default=dict)
+    facts = CanonicalJSONField(default=dict)
     prev_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
 
@@ -75,7 +77,7 @@ class LogPosition(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     seq = models.PositiveBigIntegerField(default=0)
-    hash = models.CharField(max_length=64, default="0" * 64)
+    hash = models.CharField(max_length=64, default=ORIGIN)
 
     class Meta:
         constraints = [
@@ -84,6 +86,20 @@ class LogPosition(models.Model):
 
     def __str__(self) -> str:
         return f"head at {self.seq}"
+
+
+class ProjectPosition(models.Model):
+    """How many events a project has: written only under the lock on `LogPosition`.
+
+    A table of its own, since whoever edits a project holds that project's row and would otherwise
+    wait for the head in the opposite order.
+    """
+
+    project = models.CharField(primary_key=True, max_length=64)
+    seq = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.project} at {self.seq}"
 
 
 class Checkpoint(models.Model):

@@ -1,0 +1,1 @@
+"""The only code that writes teams' tables, by use case."""

@@ -1,0 +1,178 @@
+"""Appending to the event log: collected during a unit of work, written as its last statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import rfc8785
+from django.db import connection, transaction
+from django.utils import timezone
+
+from guards.services.units import Unit, current_unit
+from guards.types import Subject
+from teams import chain
+from teams.exceptions import NotRecordable, OutsideUnitOfWork, UnknownEventKind
+from teams.models import Event, LogPosition, ProjectPosition
+from teams.registry import is_event_kind
+from teams.services import checkpoints
+from teams.signals import events_appended
+from teams.types import EventDraft, LogHead
+
+#: The PostgreSQL channel that wakes the tailers of every process.
+CHANNEL = "countersign_events"
+#: Facts describe; they never carry a body.
+MAX_FACTS_BYTES = 16_384
+
+
+def append_event(
+    *,
+    kind: str,
+    subject: Subject,
+    actor: str,
+    project: str = "",
+    facts: Mapping[str, object] | None = None,
+) -> None:
+    """Note an event; it is written when the outermost unit of work closes, or not at all.
+
+    `facts` are JSON (RFC 8785: no NaN, integers below 2^53) and hold no body, no instruction and no
+    private address. Raises OutsideUnitOfWork, UnknownEventKind and NotRecordable (with the field's
+    name), each of which rolls the act back that could not be recorded (invariant 24).
+    """
+    unit = current_unit()
+    if unit is None:
+        raise OutsideUnitOfWork(f"open a unit of work before appending {kind!r}")
+    if not is_event_kind(kind):
+        raise UnknownEventKind(
+            f"{kind!r} is no registered kind of event: name it in ready() with "
+            "teams.registry.register_event_kinds",
+            field="kind",
+        )
+    draft = EventDraft(kind, subject, actor, project, dict(facts or {}))
+    _refuse_unrecordable(draft)
+    unit.notes.append(draft)
+
+
+def append_collected(unit: Unit) -> LogHead | None:
+    """Write what the unit collected, under the lock on the head row, which is taken last.
+
+    Returns the new head, or None when nothing was collected.
+    """
+    drafts = [note for note in unit.notes if isinstance(note, EventDraft)]
+    if not drafts:
+        return None
+    old = _lock_head()
+    events = _chained(old, drafts)
+    Event.objects.bulk_create(events)
+    head = LogHead(events[-1].seq, events[-1].hash)
+    LogPosition.objects.filter(pk=1).update(seq=head.seq, hash=head.hash)
+    _wake_tailers(head)
+    transaction.on_commit(lambda: _announce(old.seq + 1, head.seq), robust=True)
+    return head
+
+
+def _refuse_unrecordable(draft: EventDraft) -> None:
+    limits = {
+        "subject": (draft.subject.type, 64),
+        "subject_id": (draft.subject.id, 64),
+        "actor": (draft.actor, 200),
+        "project": (draft.project, 64),
+    }
+    for field, (text, limit) in limits.items():
+        if len(text) > limit or "\0" in text:
+            raise NotRecordable(
+                f"{field} of a {draft.kind} event has more than {limit} characters or a NUL",
+                field=field,
+            )
+    try:
+        size = len(rfc8785.dumps(dict(draft.facts)))  # type: ignore[arg-type]
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        raise NotRecordable(f"facts of a {draft.kind} event: {error}", field="facts") from error
+    if size > MAX_FACTS_BYTES:
+        raise NotRecordable(
+            f"facts of a {draft.kind} event have {size} bytes, at most {MAX_FACTS_BYTES} are kept",
+            field="facts",
+        )
+
+
+def _lock_head() -> LogHead:
+    position = LogPosition.objects.select_for_update().filter(pk=1).first()
+    if position is None:
+        LogPosition.objects.bulk_create([LogPosition(pk=1)], ignore_conflicts=True)
+        position = LogPosition.objects.select_for_update().get(pk=1)
+    return LogHead(position.seq, position.hash)
+
+
+def _chained(old: LogHead, drafts: Sequence[EventDraft]) -> list[Event]:
+    at = timezone.now()
+    written_at = chain.moment(at)
+    project_seqs = _project_seqs(drafts)
+    previous = old.hash
+    events: list[Event] = []
+    for seq, (draft, project_seq) in enumerate(
+        zip(drafts, project_seqs, strict=True), start=old.seq + 1
+    ):
+        facts = rfc8785.dumps(dict(draft.facts)).decode()  # type: ignore[arg-type]
+        event = Event(
+            seq=seq,
+            at=at,
+            kind=draft.kind,
+            subject_type=draft.subject.type,
+            subject_id=draft.subject.id,
+            actor=draft.actor,
+            project=draft.project,
+            project_seq=project_seq,
+            facts=draft.facts,
+            prev_hash=previous,
+        )
+        event.hash = previous = chain.link(
+            seq,
+            written_at,
+            draft.kind,
+            draft.subject.type,
+            draft.subject.id,
+            draft.actor,
+            draft.project,
+            project_seq,
+            facts,
+            previous,
+        )
+        events.append(event)
+    return events
+
+
+def _project_seqs(drafts: Sequence[EventDraft]) -> list[int | None]:
+    slugs = {draft.project for draft in drafts if draft.project}
+    if not slugs:
+        return [None] * len(drafts)
+    reached = dict.fromkeys(slugs, 0)
+    known = ProjectPosition.objects.filter(pk__in=slugs).values_list("project", "seq")
+    reached.update(known)
+    numbers: list[int | None] = []
+    for draft in drafts:
+        if not draft.project:
+            numbers.append(None)
+            continue
+        reached[draft.project] += 1
+        numbers.append(reached[draft.project])
+    ProjectPosition.objects.bulk_create(
+        [ProjectPosition(project=slug, seq=seq) for slug, seq in reached.items()],
+        update_conflicts=True,
+        unique_fields=["project"],
+        update_fields=["seq"],
+    )
+    return numbers
+
+
+def _wake_tailers(head: LogHead) -> None:
+    """Inside the transaction: PostgreSQL delivers it exactly when the events become visible.
+
+    SQLite needs no word: its tailers watch `PRAGMA data_version`.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, str(head.seq)])
+
+
+def _announce(first: int, last: int) -> None:
+    checkpoints.sign_after_append(head_seq=last)
+    events_appended.send(sender=Event, first=first, last=last)
