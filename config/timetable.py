@@ -1,7 +1,7 @@
 """What runs by the clock: one list, which the worker keeps in the queue's schedule.
 
-Each entry is a sweep: it looks for rows that are due and claims them. Running one too often or twice
-at a time changes nothing.
+Each entry is a sweep: it looks for rows that are due and claims them. Running one too often, or
+twice at a time, changes nothing.
 """
 
 from __future__ import annotations
