@@ -1,6 +1,9 @@
 """App configuration of guards."""
 
+from __future__ import annotations
+
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class GuardsConfig(AppConfig):
@@ -10,7 +13,23 @@ class GuardsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Put the fence around the queue."""
+        """Protect the tables that must not change, name the scopes, fence the queue."""
+        from guards import checks, registry, triggers
         from guards.queue import installation
 
+        registry.append_only("guards.Decision")
+        registry.append_only("guards.ReplayEntry")
+        registry.register_scopes(
+            "guards",
+            {
+                "contacts:read": "Look at the address book, with the rights for its own identity.",
+                "decisions:read": "Read what was decided under its own identity.",
+                "identities:read": "Look at its own identity.",
+            },
+        )
+        pre_migrate.connect(triggers.lift_before_migration, dispatch_uid="guards.triggers.lift")
+        post_migrate.connect(
+            triggers.install_after_migration, dispatch_uid="guards.triggers.install"
+        )
+        checks.register()
         installation.install()

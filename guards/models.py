@@ -98,6 +98,9 @@ class Contact(models.Model):
                 condition=(Q(is_pattern=True) & _GLOB) | (Q(is_pattern=False) & ~_GLOB),
                 name="contact_pattern_flag_is_true",
             ),
+            models.CheckConstraint(
+                condition=Q(address=Lower("address")), name="contact_address_lower_case"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -105,16 +108,19 @@ class Contact(models.Model):
 
 
 class ContactAlias(models.Model):
-    """One more exact address of a contact. Unique in the whole book, addresses included (trigger)."""
+    """One more exact address of a contact. Unique in the whole book, addresses too (trigger)."""
 
-    contact = models.ForeignKey(
-        Contact, on_delete=models.CASCADE, related_name="aliases"
-    )
+    contact = models.ForeignKey(Contact, on_delete=models.CASCADE, related_name="aliases")
     address = models.CharField(max_length=254, unique=True)
 
     class Meta:
         verbose_name_plural = "contact aliases"
         ordering = ["address"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(address=Lower("address")) & ~_GLOB, name="alias_exact_and_lower_case"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.address
@@ -154,7 +160,7 @@ class PinnedKey(models.Model):
 
 
 class CandidateKey(models.Model):
-    """A key seen in mail or a file, waiting for a person to pin it. Never consulted in a verdict."""
+    """A key seen in mail or a file, waiting for a person to pin it. No verdict consults it."""
 
     fingerprint = models.CharField(max_length=40, unique=True)
     public_key = models.BinaryField()
@@ -176,12 +182,8 @@ class Permission(models.Model):
     A pattern contact may hold read only: refused by the service and, whatever writes, by triggers.
     """
 
-    identity = models.ForeignKey(
-        Identity, on_delete=models.CASCADE, related_name="permissions"
-    )
-    contact = models.ForeignKey(
-        Contact, on_delete=models.CASCADE, related_name="permissions"
-    )
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="permissions")
+    contact = models.ForeignKey(Contact, on_delete=models.CASCADE, related_name="permissions")
     read = models.BooleanField(default=False)
     write = models.BooleanField(default=False)
     execute = models.BooleanField(default=False)
@@ -191,9 +193,7 @@ class Permission(models.Model):
     class Meta:
         ordering = ["identity__handle", "contact__address"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["identity", "contact"], name="permission_once"
-            ),
+            models.UniqueConstraint(fields=["identity", "contact"], name="permission_once"),
         ]
 
     def __str__(self) -> str:
@@ -256,9 +256,7 @@ class Decision(models.Model):
     )
     sender = models.CharField(max_length=254, blank=True)
     permission = models.CharField(max_length=3, default="---")
-    verdict = models.CharField(
-        max_length=8, choices=[(v.value, v.value) for v in Verdict]
-    )
+    verdict = models.CharField(max_length=8, choices=[(v.value, v.value) for v in Verdict])
     rule = models.CharField(max_length=32, choices=[(r.value, r.value) for r in Rule])
     evidence = models.JSONField(default=dict)
 

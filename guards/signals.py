@@ -2,11 +2,13 @@
 fails rolls the act back.
 
 `decided`             sender=Decision, decision=Decision
-`key_changed`         sender=PinnedKey, contact=Contact, key=PinnedKey, change="pinned"|"removed"|"revoked"
+`key_changed`         sender=PinnedKey, contact=Contact, key=PinnedKey,
+                      change="pinned"|"removed"|"revoked"
 `permission_changed`  sender=Permission, permission=Permission, by=str
 `token_changed`       sender=ApiToken, token=ApiToken, change="minted"|"revoked"
 `unit_closing`        sender=Unit, unit=Unit: the last thing inside the outermost unit of work
-`task_refused`        sender=None, path=str, where="queue"|"schedule"|"hook": a queue row that nobody may run
+`task_refused`        sender=None, path=str, where="queue"|"schedule"|"hook": a queue row that
+                      nobody may run
 """
 
 from django.dispatch import Signal

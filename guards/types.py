@@ -81,7 +81,7 @@ class Rule(StrEnum):
     RECIPIENT_NOT_BOUND = "recipient-not-bound"
     SIGNATURE_TOO_OLD = "signature-too-old"
     REPLAYED = "replayed"
-    FIRST_PASS = "first-pass"
+    FIRST_PASS = "first-pass"  # noqa: S105
     EXECUTE_PERMITTED = "execute-permitted"
     READ_PERMITTED = "read-permitted"
     NO_PERMISSION = "no-permission"
@@ -89,6 +89,23 @@ class Rule(StrEnum):
     WRITE_PERMITTED = "write-permitted"
     OPERATOR_OVERRIDE = "operator-override"
     OWN_MAILBOX = "own-mailbox"
+
+
+class Refusal(StrEnum):
+    """The rules of refusals that answer no question about a subject, as `rule` of an error."""
+
+    OPERATOR_ONLY = "operator-only"
+    PATTERN_READ_ONLY = "pattern-read-only"
+    PATTERN_TOO_WIDE = "pattern-too-wide"
+    PATTERN_HOLDS_NO_KEY = "pattern-holds-no-key"
+    PATTERN_HOLDS_NO_ALIAS = "pattern-holds-no-alias"
+    ADDRESS_TAKEN = "address-taken"
+    KEY_TAKEN = "key-taken"
+    OTHER_IDENTITY = "other-identity"
+    TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
+    TOKEN_REVOKED = "token-revoked"  # noqa: S105
+    TOKEN_EXPIRED = "token-expired"  # noqa: S105
+    SCOPE_MISSING = "scope-missing"
 
 
 class ProviderHeaders(StrEnum):
@@ -135,6 +152,7 @@ class Rwx:
 
 
 NOTHING = Rwx()
+READ_ONLY = Rwx(read=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +174,11 @@ class TransportFacts:
     """What `mail` saw on a message's raw bytes, for `guards.trust.classify`.
 
     `sender` is the one plain address of the one `From` header (domain lower-case), else None.
-    `signed` are the exact bytes of the first child of a top-level multipart/signed, CRLF-normalised;
-    `signature` the decoded second child. `signed_from` is the address that a protected `From` inside
-    the signed part names, where there is one. `proton_headers` holds every value of the two internal
-    headers as they stand at the top level. `loopback_bridge` says that the account is declared
-    `proton-bridge` on a literal loopback host.
+    `signed` are the exact bytes of the first child of a top-level multipart/signed,
+    CRLF-normalised; `signature` the decoded second child. `signed_from` is the address that a
+    protected `From` inside the signed part names, where there is one. `proton_headers` holds every
+    value of the two internal headers as they stand at the top level. `loopback_bridge` says that
+    the account is declared `proton-bridge` on a literal loopback host.
     """
 
     sender: str | None
@@ -230,6 +248,11 @@ class Asker:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" if self.name else self.kind
+
+    @property
+    def may_change_rights(self) -> bool:
+        """Whether this is the operator, or a command that the operator started."""
+        return self.kind in {"operator", "system"}
 
 
 SYSTEM = Asker("system")

@@ -1,0 +1,126 @@
+"""API tokens: shown once, kept as a hash, scoped, revocable at once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from guards import registry
+from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated
+from guards.models import ApiToken, Identity
+from guards.services.authority import require_operator
+from guards.services.units import unit_of_work
+from guards.signals import token_changed
+from guards.types import Asker, Refusal
+
+#: A token reads `cs_<8 hex>_<43 characters>`: the part before the second `_` is shown in lists.
+_MARK = "cs_"
+
+#: `last_used_at` is written at most this often, so that reading the API does not write each time.
+_USE_GRAIN = timedelta(minutes=1)
+
+
+def mint(
+    *,
+    label: str,
+    scopes: Iterable[str],
+    identity: Identity | None = None,
+    project: str = "",
+    expires_at: datetime | None = None,
+    by: Asker,
+) -> tuple[ApiToken, str]:
+    """Make a token; the second value is the secret, which nobody can show again. Operator only.
+
+    InvalidInput for an empty label, no scope, an unregistered scope or an expiry in the past.
+    Announces `token_changed` (`minted`).
+    """
+    require_operator(by=by, act="mint a token")
+    wanted = sorted(set(scopes))
+    _check(label, wanted, expires_at)
+    prefix = _MARK + secrets.token_hex(4)
+    secret = f"{prefix}_{secrets.token_urlsafe(32)}"
+    with unit_of_work():
+        token = ApiToken.objects.create(
+            prefix=prefix,
+            digest=_digest(secret),
+            label=label.strip(),
+            identity=identity,
+            scopes=wanted,
+            project=project,
+            created_by=str(by),
+            expires_at=expires_at,
+        )
+        token_changed.send(sender=ApiToken, token=token, change="minted")
+    return token, secret
+
+
+def revoke(*, token: ApiToken, by: Asker) -> ApiToken:
+    """End a token now. AlreadyDecided when that was done before. Announces `token_changed`."""
+    require_operator(by=by, act="revoke a token")
+    with unit_of_work():
+        moved = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(
+            revoked_at=timezone.now()
+        )
+        if not moved:
+            raise AlreadyDecided(f"token {token.prefix} was revoked before")
+        token.refresh_from_db()
+        token_changed.send(sender=ApiToken, token=token, change="revoked")
+    return token
+
+
+def authenticate(secret: str) -> ApiToken:
+    """The token of this secret, if it counts now; NotAuthenticated names the rule if it does not.
+
+    Looks up by the hash of 256 random bits, so comparing takes the same time for every guess.
+    """
+    token = ApiToken.objects.select_related("identity").filter(digest=_digest(secret)).first()
+    if token is None:
+        raise NotAuthenticated("this token is not known here", rule=Refusal.TOKEN_UNKNOWN)
+    require_valid(token)
+    _note_use(token)
+    return token
+
+
+def require_valid(token: ApiToken) -> None:
+    """Refuse a revoked or expired token, or one of an identity that is switched off."""
+    if token.revoked_at is not None:
+        raise NotAuthenticated("this token was revoked", rule=Refusal.TOKEN_REVOKED)
+    if token.expires_at is not None and token.expires_at <= timezone.now():
+        raise NotAuthenticated(
+            f"this token expired on {token.expires_at:%Y-%m-%d}", rule=Refusal.TOKEN_EXPIRED
+        )
+    if token.identity is not None and not token.identity.is_active:
+        raise NotAuthenticated(
+            f"identity {token.identity.handle} is switched off", rule=Refusal.TOKEN_REVOKED
+        )
+
+
+def _check(label: str, scopes: list[str], expires_at: datetime | None) -> None:
+    if not label.strip():
+        raise InvalidInput("a token needs a label that says who holds it", field="label")
+    if not scopes:
+        raise InvalidInput("a token needs at least one scope", field="scopes")
+    known = registry.scopes()
+    unknown = [scope for scope in scopes if scope not in known]
+    if unknown:
+        raise InvalidInput(
+            f"there is no scope {unknown[0]!r}: choose from {', '.join(sorted(known))}",
+            field="scopes",
+        )
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidInput("the expiry lies in the past", field="expires_at")
+
+
+def _note_use(token: ApiToken) -> None:
+    now = timezone.now()
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN)
+    ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
