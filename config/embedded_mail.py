@@ -62,8 +62,8 @@ class Ports:
     smtps: int = 0
 
 
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """A self-made certificate for loopback and its key (0600), made once per directory."""
+def make_certificate(directory: Path, addresses: Sequence[str] = (LOOPBACK,)) -> tuple[Path, Path]:
+    """A self-made certificate for loopback addresses and its key (0600), once per directory."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     if certificate.exists() and key.exists():
         return certificate, key
@@ -80,7 +80,10 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
         .not_valid_after(now + timedelta(days=3650))
         .add_extension(
             x509.SubjectAlternativeName(
-                [x509.DNSName("localhost"), x509.IPAddress(IPv4Address(LOOPBACK))]
+                [
+                    x509.DNSName("localhost"),
+                    *(x509.IPAddress(IPv4Address(address)) for address in addresses),
+                ]
             ),
             critical=False,
         )

@@ -78,22 +78,25 @@ def _refusal(function: str, hook: str | None, keywords: str | None) -> tuple[str
         return SCHEDULE, function
     if hook and not is_task(hook):
         return HOOK, hook
-    options = _options(keywords)
-    return None if options is None else refusal_of({"func": function, **options})
-
-
-def _options(keywords: str | None) -> dict[str, Any] | None:
-    """The queue's options inside a row's keywords; None where they cannot be read (nor used)."""
     if not keywords:
         return None
+    options = _options(keywords)
+    return (SCHEDULE, function) if options is None else refusal_of({"func": function, **options})
+
+
+def _options(keywords: str) -> dict[str, Any] | None:
+    """The queue's options inside a row's keywords; None unless they are a plain dictionary.
+
+    django-q2 reads a second form too (`name=value`), which none of our rows has.
+    """
     try:
         values = ast.literal_eval(keywords)
-    except (SyntaxError, ValueError):
-        return None  # the other form is caught where it would be signed
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
     if not isinstance(values, dict):
         return None
-    nested = values.get("q_options")
-    return {**values, **nested} if isinstance(nested, dict) else values
+    nested = values.get("q_options", {})
+    return {**values, **nested} if isinstance(nested, dict) else None
 
 
 def run_due() -> None:

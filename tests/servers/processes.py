@@ -1,0 +1,151 @@
+"""An installation with its own data directory, and its processes as they run in production."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.servers.presence import free_port, is_listening, wait_until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+#: Settings of the developer's own environment that must not leak into an installation of a test.
+_NOT_INHERITED = ("DATABASE_URL", "REDIS_URL", "DATA_DIR", "DJANGO_SETTINGS_MODULE")
+
+
+class Process:
+    """One `manage.py` process in a session of its own; its output is kept in a file."""
+
+    def __init__(self, arguments: list[str], env: dict[str, str], log: Path) -> None:
+        self.log = log
+        self._file = log.open("ab")
+        self.popen = subprocess.Popen(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            env=env,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def is_alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def stop(self, seconds: float = 20.0) -> int:
+        """SIGTERM to the main process, as systemd's KillMode=mixed does; its exit code."""
+        if self.is_alive():
+            self.popen.terminate()
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = -9
+        self.kill()
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL to the whole session."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait(10)
+        self._file.close()
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+class Installation:
+    """Everything below one directory. `env` holds settings for all its processes."""
+
+    def __init__(self, directory: Path, *, database_url: str = "", **env: str) -> None:
+        self.directory = directory
+        self.env = {
+            **{name: value for name, value in os.environ.items() if name not in _NOT_INHERITED},
+            "DATA_DIR": str(directory),
+            "SECRET_KEY": "an-installation-of-a-test-" + "0" * 40,
+            "DATABASE_URL": database_url or f"sqlite:///{directory}/countersign.sqlite3",
+            "REDIS_URL": "",
+            "LOG_FORMAT": "console",
+            **env,
+        }
+        self.processes: list[Process] = []
+
+    def __enter__(self) -> Installation:
+        self.manage("migrate", "--verbosity=0")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self.processes:
+            process.kill()
+
+    def manage(
+        self, *arguments: str, check: bool = True, timeout: float = 90.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end."""
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            env=self.env,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(
+                f"{arguments} exited {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
+        return done
+
+    def python(self, code: str, **values: Any) -> Any:
+        """Run code inside this installation; `values` are its names, `answer` its JSON answer."""
+        program = (
+            "import django, json, sys; django.setup()\n"
+            "values = json.loads(sys.argv[1]); globals().update(values); answer = None\n"
+            f"{code}\n"
+            "print('\\n' + json.dumps(answer, default=str))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, json.dumps(values)],
+            env={**self.env, "DJANGO_SETTINGS_MODULE": "config.settings"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"exit {done.returncode}:\n{done.stderr}")
+        return json.loads(done.stdout.rsplit("\n", 2)[-2])
+
+    def start(self, *arguments: str, **env: str) -> Process:
+        """Start a long-lived command; it ends with the installation."""
+        log = self.directory / f"{arguments[0]}-{len(self.processes)}.log"
+        process = Process(list(arguments), {**self.env, **env}, log)
+        self.processes.append(process)
+        return process
+
+    def worker(self, **env: str) -> Process:
+        """The queue's worker."""
+        return self.start("worker", **env)
+
+    def watcher(self, **env: str) -> Process:
+        """The process that watches every account."""
+        return self.start("watch_mail", **env)
+
+    def web(self, **env: str) -> tuple[Process, str]:
+        """daphne, and the address it answers at."""
+        port = free_port()
+        process = self.start("web", "--port", str(port), **env)
+        wait_until(lambda: is_listening("127.0.0.1", port) or not process.is_alive(), "daphne")
+        assert process.is_alive(), process.output()
+        return process, f"http://127.0.0.1:{port}"
