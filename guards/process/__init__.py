@@ -1,0 +1,27 @@
+"""Child processes: argv only, allowed programs only, bounded in every way, never left behind.
+
+`run` and `run_steps` start and finish them, `resolve_binary` says which programs may run,
+`this_process` and `is_dead` let a lease be taken over only from a worker that is provably dead.
+"""
+
+from __future__ import annotations
+
+from guards.process.binaries import resolve_binary
+from guards.process.launching import limits_are_enforced
+from guards.process.liveness import end_group, is_dead, reference_of, this_process
+from guards.process.running import run, run_steps
+from guards.process.types import MAX_OUTPUT, Limits, ProcessResult
+
+__all__ = [
+    "MAX_OUTPUT",
+    "Limits",
+    "ProcessResult",
+    "end_group",
+    "is_dead",
+    "limits_are_enforced",
+    "reference_of",
+    "resolve_binary",
+    "run",
+    "run_steps",
+    "this_process",
+]

@@ -1,0 +1,60 @@
+"""Which programs may run: an allow-list of directories and files, symlinks followed first."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from guards.exceptions import BinaryNotAllowed
+
+#: One file, many programs: run by its own name it takes its first argument for a program's name.
+_MULTI_CALL = frozenset({"busybox", "toybox", "coreutils"})
+
+
+def resolve_binary(name: str) -> Path:
+    """The real path of an allowed program, by bare name or absolute path.
+
+    `settings.ALLOWED_BINARIES` lists directories (everything directly inside) and files. Call it
+    when a command is loaded and again when it runs: what a name means may have changed between.
+    BinaryNotAllowed says what was wrong.
+    """
+    if not name or "\0" in name or (("/" in name) and not name.startswith("/")):
+        raise BinaryNotAllowed(f"{name!r} is neither a bare name nor an absolute path")
+    allowed = [Path(entry) for entry in settings.ALLOWED_BINARIES]
+    for candidate in _candidates(name, allowed):
+        real = Path(os.path.realpath(candidate))
+        if _is_program(real):
+            return _admit(name, real, allowed)
+    raise BinaryNotAllowed(f"there is no program {name!r} in the allowed places")
+
+
+def _candidates(name: str, allowed: list[Path]) -> Iterator[Path]:
+    if name.startswith("/"):
+        yield Path(name)
+        return
+    for place in allowed:
+        if place.is_dir():
+            yield place / name
+        elif place.name == name:
+            yield place
+
+
+def _admit(name: str, real: Path, allowed: list[Path]) -> Path:
+    places = {Path(os.path.realpath(place)) for place in allowed}
+    if real not in places and real.parent not in places:
+        raise BinaryNotAllowed(f"{name!r} is {real}, which is outside of the allowed places")
+    if real.name in _MULTI_CALL:
+        raise BinaryNotAllowed(f"{name!r} is a part of {real.name}: allow a program of its own")
+    return real
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and os.access(path, os.X_OK)

@@ -1,0 +1,107 @@
+"""Running children to their end: fed, read, capped, timed, and never left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from guards.exceptions import InvalidInput
+from guards.process.launching import Surroundings, start
+from guards.process.session import Session
+from guards.process.types import MAX_OUTPUT, Limits, ProcessResult
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    max_output: int = MAX_OUTPUT,
+    on_start: Callable[[int], None] | None = None,
+    limits: Limits | None = None,
+    vouched: bool = False,
+) -> ProcessResult:
+    """Run one program, without a shell, and give back how it ended; see `run_steps`."""
+    return run_steps(
+        [argv],
+        stdin=stdin,
+        timeout=timeout,
+        env=env,
+        cwd=cwd,
+        max_output=max_output,
+        on_start=on_start,
+        limits=limits,
+        vouched=vouched,
+    )
+
+
+def run_steps(
+    argvs: Sequence[Sequence[str]],
+    *,
+    stdin: bytes = b"",
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    max_output: int = MAX_OUTPUT,
+    on_start: Callable[[int], None] | None = None,
+    limits: Limits | None = None,
+    vouched: bool = False,
+) -> ProcessResult:
+    """Run programs at the same time, each one's output on the next one's input (DES-031).
+
+    `stdin` feeds the first, the last one's output is the result, one time limit in seconds lies
+    over all. The environment is minimal plus `env`. A non-zero exit, the time limit, or more than
+    `max_output` bytes kill every process group; so does the end, so that nothing stays behind.
+    `on_start` gets each child's pid, which is its process group's too. `vouched` skips the
+    allow-list: for programs that the operator or this installation named, never for a command's.
+    Raises BinaryNotAllowed, InvalidInput, ProcessFailed.
+    """
+    if not argvs:
+        raise InvalidInput("there are no steps to run", field="argv")
+    around = Surroundings(env or {}, cwd, limits or Limits(), timeout, vouched)
+    session = Session(stdin, max_output=max_output, timeout=timeout)
+    try:
+        _start_all(argvs, around, session, on_start)
+        session.watch()
+    finally:
+        session.end()
+    return session.result()
+
+
+def _start_all(
+    argvs: Sequence[Sequence[str]],
+    around: Surroundings,
+    session: Session,
+    on_start: Callable[[int], None] | None,
+) -> None:
+    """Start the steps in order; of the pipes between them we keep no end."""
+    errors, sink = os.pipe()
+    session.read_errors_from(errors)
+    upstream, source = os.pipe()
+    session.feed_into(source)
+    with _closing(sink):
+        for argv in argvs:
+            downstream, writing = os.pipe()
+            try:
+                with _closing(upstream), _closing(writing):
+                    child = start(argv, around, stdin=upstream, stdout=writing, stderr=sink)
+                session.add(child)
+                if on_start is not None:
+                    on_start(child.pid)
+            except BaseException:
+                os.close(downstream)
+                raise
+            upstream = downstream
+    session.read_output_from(upstream)
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)

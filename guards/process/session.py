@@ -1,0 +1,174 @@
+"""One run: its children, the pipes to and from them, and the loop that serves both.
+
+No thread per pipe and no `communicate()`: output is counted while it is read, so that a program
+that never stops writing is stopped, and what it wrote before its end is never lost.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from guards.process.types import MAX_STDERR, ProcessResult
+from guards.process.waiting import exit_code_of
+
+Child = subprocess.Popen[bytes]
+
+_CHUNK = 64 * 1024
+#: How long descendants that hold the output open may still write after all children ended.
+_DRAIN_SECONDS = 0.2
+#: How often ends are looked for where the system cannot announce them.
+_LOOK_SECONDS = 0.02 if not hasattr(os, "pidfd_open") else 60.0
+
+
+class Session:
+    """The children of one run. Use: add and connect, `watch`, always `end`, then `result`."""
+
+    def __init__(self, stdin: bytes, *, max_output: int, timeout: float) -> None:
+        self._began = time.monotonic()
+        self._deadline = self._began + timeout
+        self._selector = selectors.DefaultSelector()
+        self._input = memoryview(stdin)
+        self._max_output = max_output
+        self._stdout = bytearray()
+        self._stderr = bytearray()
+        self._children: list[Child] = []
+        self._codes: list[int | None] = []
+        self._timed_out = False
+        self._overflowed = False
+        self._killed = False
+        self._blame: int | None = None
+
+    def add(self, child: Child) -> None:
+        """Take a started child in."""
+        self._children.append(child)
+        self._codes.append(None)
+        if hasattr(os, "pidfd_open"):
+            self._serve(os.pidfd_open(child.pid), selectors.EVENT_READ, self._close)
+
+    def feed_into(self, descriptor: int) -> None:
+        """Write the input here."""
+        self._serve(descriptor, selectors.EVENT_WRITE, self._feed)
+
+    def read_output_from(self, descriptor: int) -> None:
+        """The result arrives here."""
+        self._serve(descriptor, selectors.EVENT_READ, self._take_output)
+
+    def read_errors_from(self, descriptor: int) -> None:
+        """What all children complain arrives here."""
+        self._serve(descriptor, selectors.EVENT_READ, self._take_errors)
+
+    def _serve(self, descriptor: int, events: int, serve: Callable[[int], None]) -> None:
+        with suppress(OSError):  # a pidfd has no blocking mode on old kernels
+            os.set_blocking(descriptor, False)
+        self._selector.register(descriptor, events, serve)
+
+    def _close(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+
+    def watch(self) -> None:
+        """Serve the pipes until all ended and all is read, or until a limit is met."""
+        while (self._selector.get_map() or None in self._codes) and not self._overflowed:
+            remaining = self._deadline - time.monotonic()
+            if remaining <= 0:
+                self._timed_out = None in self._codes and not self._killed
+                return
+            for key, _ in self._selector.select(min(remaining, _LOOK_SECONDS)):
+                key.data(key.fd)
+            self._look_for_ends()
+
+    def _look_for_ends(self) -> None:
+        """Note who ended; a failure cancels all, and after the last end only a drain remains."""
+        if None not in self._codes:
+            return
+        self._codes = [
+            exit_code_of(child.pid) if code is None else code
+            for child, code in zip(self._children, self._codes, strict=True)
+        ]
+        if self._first_failure() is not None and not self._killed:
+            self._kill_groups()
+            self._shorten()
+        if None not in self._codes:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + _DRAIN_SECONDS)
+
+    def _first_failure(self) -> int | None:
+        """The step to blame: the first that failed by itself; a broken pipe is a consequence."""
+        failed = [index for index, code in enumerate(self._codes) if code]
+        causes = [index for index in failed if self._codes[index] != -signal.SIGPIPE]
+        return next(iter(causes or failed), None)
+
+    def _feed(self, descriptor: int) -> None:
+        try:
+            if self._input:
+                self._input = self._input[os.write(descriptor, self._input[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads it any more, which is the reader's choice
+            self._input = self._input[:0]
+        if not self._input:
+            self._close(descriptor)
+
+    def _take_output(self, descriptor: int) -> bool:
+        chunk = self._read(descriptor)
+        self._stdout += chunk or b""
+        self._overflowed = len(self._stdout) > self._max_output
+        return bool(chunk) and not self._overflowed
+
+    def _take_errors(self, descriptor: int) -> bool:
+        chunk = self._read(descriptor)
+        self._stderr += chunk or b""
+        del self._stderr[:-MAX_STDERR]
+        return bool(chunk)
+
+    def _read(self, descriptor: int) -> bytes | None:
+        """What is there, b"" at the end (then it is closed), None when nothing is there yet."""
+        try:
+            chunk = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return None
+        if not chunk:
+            self._close(descriptor)
+        return chunk
+
+    def end(self) -> None:
+        """Kill every group, read what was already written, reap, and close everything."""
+        self._blame = self._first_failure()
+        self._kill_groups()
+        for index, child in enumerate(self._children):
+            code = child.wait()
+            self._codes[index] = code if self._codes[index] is None else self._codes[index]
+        for key in list(self._selector.get_map().values()):
+            while key.data in (self._take_output, self._take_errors) and key.data(key.fd):
+                continue
+        for key in list(self._selector.get_map().values()):
+            self._close(key.fd)
+        self._selector.close()
+
+    def _kill_groups(self) -> None:
+        self._killed = True
+        for child in self._children:
+            if child.returncode is None:  # not reaped, so its group is still its own
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+
+    def result(self) -> ProcessResult:
+        """How it ended; call it after `end`."""
+        failed = self._blame if self._blame is not None else self._first_failure()
+        return ProcessResult(
+            exit_code=0 if failed is None else self._codes[failed] or 0,
+            stdout=bytes(self._stdout[: self._max_output]),
+            stderr=bytes(self._stderr),
+            timed_out=self._timed_out,
+            overflowed=self._overflowed,
+            duration=time.monotonic() - self._began,
+            failed_step=failed,
+        )
