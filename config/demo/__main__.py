@@ -1,0 +1,53 @@
+"""`python -m config.demo`: tells the story once in the data directory of its environment.
+
+`manage.py demo` makes that directory and starts this; it is not meant to be called by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Play and print the report. 0 as told, 1 otherwise, 2 for a database that is in use."""
+    parser = argparse.ArgumentParser(prog="config.demo")
+    parser.add_argument("--crash", choices=["after-mark", "after-data"])
+    parser.add_argument("--started", type=float, default=time.time())
+    options = parser.parse_args(arguments)
+
+    import django
+
+    django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+
+    from config.demo.performance import Performance, StepTimedOut, say, start_mail
+    from config.demo.report import Told, report
+    from config.demo.world import World
+    from config.supervision import Supervisor
+    from mail.models import Message
+
+    call_command("migrate", verbosity=0, interactive=False)
+    if Message.objects.exists():
+        say("This database holds mail already; the demo wants an empty one.")
+        return 2
+    world = World(Path(settings.DATA_DIR) / "demo")
+    supervisor = Supervisor(say)
+    told = Told()
+    try:
+        told = Performance(world, supervisor, start_mail(world, supervisor)).play(options.crash)
+    except StepTimedOut as late:
+        told.failures.append(str(late))
+    finally:
+        supervisor.stop_all()
+    answer = report(world, told, time.time() - options.started)
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0 if answer["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
