@@ -4,7 +4,24 @@ from django.apps import AppConfig
 
 
 class PipelinesConfig(AppConfig):
-    """Wires pipelines into the house."""
+    """Wires pipelines into the house: its kinds of events, runners, planners and receivers."""
 
     name = "pipelines"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register what others ask registries for."""
+        from guards.registry import register_scopes
+        from pipelines import checks, kinds, receivers, registry, tasks
+        from pipelines.runners.cli import CliRunner
+        from pipelines.services.rules import RulePlanner
+        from teams.registry import register_event_kinds
+
+        register_event_kinds("pipelines", kinds.PIPELINES)
+        register_scopes(
+            "pipelines",
+            {"pipelines:read": "Read pipelines, stages, commands and rules of this identity."},
+        )
+        registry.register_runner(CliRunner())
+        registry.register_planner(RulePlanner())
+        del checks, receivers, tasks  # imported to be registered

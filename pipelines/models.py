@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from django.db import models
+from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
@@ -12,9 +12,9 @@ from django.utils import timezone
 class Command(models.Model):
     """One command as its document says it: `document` is the explicitly set fields, as signed.
 
-    The row counts for nothing by itself: the signature is checked over `document` at load and again
-    at each execution (DES-034). `digest` is SHA-256 of the canonical bytes; `serial` and `runner`
-    repeat the document for lists.
+    The row counts for nothing by itself: the signature is checked over `document` at load and
+    again at each execution (DES-034). `digest` is SHA-256 of the canonical bytes; `serial` and
+    `runner` repeat the document for lists.
     """
 
     class SignatureState(models.TextChoices):
@@ -52,9 +52,9 @@ class Command(models.Model):
 class Rule(models.Model):
     """One planning rule: who, what the executable text says, and which calls follow.
 
-    `sender` is an exact address, a glob or empty (anybody who may execute). `kind` says how `match`
-    is read: plain words that must all occur, or a linear-time regular expression (google-re2).
-    `calls` is a list of `{"command": …, "args": {name: value | {"group": NAME}}}`.
+    `sender` is an exact address, a glob or empty (anybody who may execute). `kind` says how
+    `match` is read: plain words that must all occur, or a linear-time regular expression
+    (google-re2). `calls` is a list of `{"command": …, "args": {name: value | {"group": NAME}}}`.
     """
 
     class Kind(models.TextChoices):
@@ -86,7 +86,12 @@ class Rule(models.Model):
 
 
 class Pipeline(models.Model):
-    """One message's work, from plan to reply. `error` is for the operator and never mailed."""
+    """One message's work, from plan to reply. `error` is for the operator and never mailed.
+
+    `failing` says that a stage has failed and only the reply is left. `notice_due` is the outbox
+    of the fixed text after an interruption: set with it in one transaction, cleared once the mail
+    is under way.
+    """
 
     class Status(models.TextChoices):
         PLANNED = "planned"
@@ -101,9 +106,7 @@ class Pipeline(models.Model):
     #: Pipelines a worker may take.
     DUE = frozenset({Status.PLANNED, Status.QUEUED})
     #: Pipelines that have ended.
-    ENDED = frozenset(
-        {Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}
-    )
+    ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED})
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     message = models.OneToOneField(
@@ -113,9 +116,7 @@ class Pipeline(models.Model):
         "guards.Identity", on_delete=models.PROTECT, related_name="pipelines"
     )
     requester = models.CharField(max_length=254)
-    status = models.CharField(
-        max_length=20, choices=Status.choices, default=Status.PLANNED
-    )
+    status = models.CharField(max_length=20, choices=Status.choices, default=Status.PLANNED)
     planner = models.CharField(max_length=80, default="none")
     plan = models.JSONField(default=list)
     refused_rule = models.CharField(max_length=32, blank=True)
@@ -124,6 +125,7 @@ class Pipeline(models.Model):
     pipe = models.JSONField(default=dict)
     error = models.TextField(blank=True)
     failing = models.BooleanField(default=False)
+    notice_due = models.BooleanField(default=False)
     claimed_by = models.CharField(max_length=200, blank=True)
     fence = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -136,6 +138,10 @@ class Pipeline(models.Model):
         indexes = [
             # Workers look for due rows, oldest first; recovery for expired leases.
             models.Index(fields=["status", "created_at"], name="pipeline_status"),
+            # The sweep of requesters who have not been told yet.
+            models.Index(
+                fields=["notice_due"], condition=Q(notice_due=True), name="pipeline_notice"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -163,18 +169,14 @@ class Stage(models.Model):
     #: Stages that hold a claim.
     HELD = frozenset({Status.CLAIMED, Status.RUNNING})
 
-    pipeline = models.ForeignKey(
-        Pipeline, on_delete=models.CASCADE, related_name="stages"
-    )
+    pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="stages")
     position = models.PositiveIntegerField()
     command = models.CharField(max_length=64)
     digest = models.CharField(max_length=64, blank=True)
     args = models.JSONField(default=dict)
     runner = models.CharField(max_length=8)
     mode = models.CharField(max_length=12, default="process")
-    status = models.CharField(
-        max_length=20, choices=Status.choices, default=Status.PENDING
-    )
+    status = models.CharField(max_length=20, choices=Status.choices, default=Status.PENDING)
     attempt = models.PositiveIntegerField(default=0)
     claimed_by = models.CharField(max_length=200, blank=True)
     fence = models.PositiveIntegerField(default=0)
@@ -192,15 +194,35 @@ class Stage(models.Model):
     class Meta:
         ordering = ["pipeline", "position"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["pipeline", "position"], name="stage_position_once"
-            ),
+            models.UniqueConstraint(fields=["pipeline", "position"], name="stage_position_once"),
             models.CheckConstraint(
-                condition=~Q(status__in=["claimed", "running"])
-                | Q(lease_until__isnull=False),
+                condition=~Q(status__in=["claimed", "running"]) | Q(lease_until__isnull=False),
                 name="stage_held_has_lease",
             ),
         ]
 
     def __str__(self) -> str:
         return f"{self.position}. {self.command}"
+
+
+class ExecutorTurn(models.Model):
+    """One row, locked while a pipeline is claimed, so that the count of running ones is true."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(id=1), name="executor_turn_is_one_row"),
+        ]
+
+    def __str__(self) -> str:
+        return "the executor's turn"
+
+    @classmethod
+    def take(cls) -> None:
+        """Wait for the turn; it ends with the transaction (SQLite's own lock does it there)."""
+        if connection.vendor == "sqlite":
+            return
+        if cls.objects.select_for_update().first() is None:
+            ExecutorTurn.objects.bulk_create([ExecutorTurn(pk=1)], ignore_conflicts=True)
+            cls.objects.select_for_update().get(pk=1)

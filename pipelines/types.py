@@ -1,10 +1,125 @@
-"""Plain values of pipelines: a planned call, a runner's result."""
+"""Plain values of pipelines: a command as its document says it, a planned call, a run's result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
+
+
+class LoadResult(StrEnum):
+    """What became of one command file."""
+
+    LOADED = "loaded"
+    REJECTED = "rejected"
+    OPERATIONAL = "operational"
+
+
+class LoadCause(StrEnum):
+    """Why a file was not loaded: what was looked at when it failed."""
+
+    FORM = "form"
+    SIGNATURE = "signature"
+    SCHEMA = "schema"
+    BINARY = "binary"
+    SERIAL = "serial"
+    OWNER_KEY = "owner-key"
+    FILE = "file"
+
+
+class PlanRule(StrEnum):
+    """Why a pipeline has no work stages: the closed list of refusals at planning."""
+
+    NO_PLAN = "no-plan"
+    UNKNOWN_COMMAND = "unknown-command"
+    RESERVED_COMMAND = "reserved-command"
+    COMMAND_NOT_RUNNABLE = "command-not-runnable"
+    INVALID_ARGUMENT = "invalid-argument"
+    TOO_MANY_STAGES = "too-many-stages"
+
+
+class RunRule(StrEnum):
+    """Why a signed command may not run at this moment: the closed list of checks at execution."""
+
+    MISSING = "missing"
+    INVALID = "invalid"
+    WRONG_KEY = "wrong-key"
+    EXPIRED_KEY = "expired-key"
+    NO_OWNER_KEY = "no-owner-key"
+    OWNER_KEY_INVALID = "owner-key-invalid"
+    NOT_CHECKED = "not-checked"
+    CHANGED = "changed"
+    PAST_VALID_UNTIL = "past-valid-until"
+    SUPERSEDED = "superseded"
+    SCHEMA = "schema"
+    BINARY = "binary-not-allowed"
+    GONE = "gone"
+
+
+class ArgumentType(StrEnum):
+    """The types that a command's arguments may declare (DES-028)."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    ENUM = "enum"
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentSpec:
+    """One declared argument. `position` makes it positional; `from_pipe` is a JSON Pointer."""
+
+    name: str
+    type: ArgumentType
+    required: bool = False
+    max_length: int | None = None
+    choices: tuple[str, ...] = ()
+    position: int | None = None
+    from_pipe: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One program of a CLI command with the words that always come first."""
+
+    binary: str
+    fixed_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A command document read with its defaults. `document` is what was signed.
+
+    `timeout` is in seconds. `steps` has one entry for a plain `binary`, several for a chain.
+    `output_schema` is None (any JSON), `text`, or a JSON Schema. `environment` maps a variable's
+    name to the secret reference that fills it.
+    """
+
+    name: str
+    runner: str
+    mode: str
+    description: str
+    arguments: tuple[ArgumentSpec, ...]
+    output_schema: Any
+    files: bool
+    write_set: tuple[str, ...]
+    timeout: float
+    environment: Mapping[str, str]
+    serial: int
+    valid_until: datetime | None
+    end_of_options: bool
+    repeatable: bool
+    reply: bool
+    project: str
+    steps: tuple[StepSpec, ...]
+    document: Mapping[str, Any]
+
+    def argument(self, name: str) -> ArgumentSpec | None:
+        """The declared argument of that name."""
+        return next((spec for spec in self.arguments if spec.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +144,53 @@ class PlanRefused:
 
     rule: str
     detail: str
+    planner: str = "none"
+    calls: tuple[CommandCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """One call that passed: the command as it was read, its digest, its arguments."""
+
+    spec: CommandSpec
+    digest: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPlan:
+    """A plan whose every command is signed now and whose every argument matches."""
+
+    planner: str
+    stages: tuple[PlannedStage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningRequest:
+    """What a planner may see of a message: the executable text, who wrote it, to whom."""
+
+    text: str
+    sender: str
+    identity_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTrial:
+    """What the rules would make of a text, without starting anything."""
+
+    rule: str | None
+    calls: tuple[CommandCall, ...] = ()
+    refused: PlanRefused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a runner gets for one stage: the command, its checked arguments, the pipe's JSON."""
+
+    spec: CommandSpec
+    args: Mapping[str, Any]
+    pipe: bytes
+    pipeline: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +199,7 @@ class RunResult:
 
     `output` is its standard output (at most 1 MB), `error` what went wrong in one sentence for the
     operator, `stderr` the tail of its standard error. `exit_code` is None when nothing ran.
+    `usage` is what it cost (`turns`, `usd`), where a runner knows.
     """
 
     ok: bool
@@ -44,3 +207,18 @@ class RunResult:
     exit_code: int | None = None
     error: str = ""
     stderr: str = ""
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """What became of one command file: which check refused it, where in it, and why."""
+
+    file: str
+    name: str
+    outcome: LoadResult
+    cause: LoadCause | None = None
+    reason: str = ""
+    field: str | None = None
+    detail: str = ""
+    digest: str = ""

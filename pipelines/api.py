@@ -1,0 +1,79 @@
+"""`/api/v1`: pipelines, their stages, commands and rules. Read-only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Query, Router
+
+from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
+from pipelines import selectors
+from pipelines.models import Pipeline
+from pipelines.schemas import (
+    CommandOut,
+    CommandPage,
+    PipelineOut,
+    PipelinePage,
+    RuleOut,
+    StageOut,
+)
+
+router = Router(tags=["pipelines"], auth=TokenAuth("pipelines:read"))
+
+Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
+Limit = Annotated[int, Query(description="rows of a page, at most 200")]
+
+
+@router.get("/pipelines", response={200: PipelinePage, **ERRORS}, summary="Pipelines, newest first")
+def list_pipelines(
+    request: HttpRequest,
+    cursor: Cursor = None,
+    limit: Limit = USUAL_ROWS,
+    status: Pipeline.Status | None = None,
+) -> PipelinePage:
+    """Pipelines of the token's identity; all of them where it belongs to none."""
+    rows = selectors.pipelines_for(token_of(request))
+    if status is not None:
+        rows = rows.filter(status=status)
+    page = take_page(rows, cursor=cursor, limit=limit, key="created_at")
+    items = [PipelineOut.of(row) for row in page.items]
+    return PipelinePage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/pipelines/{pipeline_id}", response={200: PipelineOut, **ERRORS}, summary="One pipeline"
+)
+def show_pipeline(request: HttpRequest, pipeline_id: UUID) -> PipelineOut:
+    """One pipeline that the token may see."""
+    return PipelineOut.of(selectors.pipeline_for(token_of(request), pipeline_id))
+
+
+@router.get(
+    "/pipelines/{pipeline_id}/stages",
+    response={200: list[StageOut], **ERRORS},
+    summary="A pipeline's stages in their order",
+)
+def list_stages(request: HttpRequest, pipeline_id: UUID) -> list[StageOut]:
+    """The stages of one pipeline, the reply last."""
+    pipeline = selectors.pipeline_for(token_of(request), pipeline_id)
+    return [StageOut.of(stage) for stage in selectors.stages_of(pipeline)]
+
+
+@router.get("/commands", response={200: CommandPage, **ERRORS}, summary="All commands")
+def list_commands(
+    request: HttpRequest, cursor: Cursor = None, limit: Limit = USUAL_ROWS
+) -> CommandPage:
+    """Every command by name, those that never run included, with the state of its signature."""
+    page = take_page(
+        selectors.commands(), cursor=cursor, limit=limit, key="name", newest_first=False
+    )
+    items = [CommandOut.of(row) for row in page.items]
+    return CommandPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/rules", response={200: list[RuleOut], **ERRORS}, summary="The planning rules")
+def list_rules(request: HttpRequest) -> list[RuleOut]:
+    """The rules that may plan for the token's identity, in the order in which they are asked."""
+    return [RuleOut.of(rule) for rule in selectors.rules_for(token_of(request))]

@@ -1,0 +1,50 @@
+"""System checks of pipelines: settings under which it could not keep its word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+from pipelines.services.claims import LEASE, RENEW_EVERY
+from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
+
+
+@register()
+def executor_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Concurrency is a positive number, and the queue leaves the longest default stage its time."""
+    found: list[CheckMessage] = []
+    if settings.PIPELINE_CONCURRENCY < 1:
+        found.append(
+            Error(
+                "PIPELINE_CONCURRENCY is below 1: no pipeline would ever run.",
+                hint="Set it to 1 (serial) or more.",
+                id="pipelines.E001",
+            )
+        )
+    if DEFAULT_TIMEOUT["claude"] + QUEUE_MARGIN > settings.QUEUE_TIMEOUT:
+        found.append(
+            Warning(
+                "QUEUE_TIMEOUT is below what a claude stage takes by default (30 minutes).",
+                hint=f"Set it to {DEFAULT_TIMEOUT['claude'] + QUEUE_MARGIN:.0f} or more.",
+                id="pipelines.W001",
+            )
+        )
+    if LEASE < 2 * RENEW_EVERY:
+        found.append(Error("A lease must outlast two renewals.", id="pipelines.E002"))
+    return found
+
+
+@register()
+def owner_key_is_one(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """OWNER_FINGERPRINT or OWNER_HANDLE, never both (DES-035)."""
+    if settings.OWNER_FINGERPRINT and settings.OWNER_HANDLE:
+        return [
+            Warning(
+                "Both OWNER_FINGERPRINT and OWNER_HANDLE are set, so no command runs.",
+                hint="Keep one of them.",
+                id="pipelines.W002",
+            )
+        ]
+    return []

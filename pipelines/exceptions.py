@@ -1,0 +1,59 @@
+"""What pipelines refuses. A docstring is the sentence that people read."""
+
+from __future__ import annotations
+
+from guards.exceptions import Conflict, CountersignError, InvalidInput, Refused
+
+
+class DocumentInvalid(InvalidInput):
+    """A command document does not have the published form; `field` is the path to what is wrong."""
+
+    code = "command-invalid"
+
+
+class DocumentUnreadable(InvalidInput):
+    """A command file is not one plain YAML or JSON mapping."""
+
+    code = "command-unreadable"
+
+
+class SerialRefused(Refused):
+    """A command's serial went back, or its content changed under the same serial."""
+
+    code = "serial-refused"
+
+
+class CommandNotRunnable(Refused):
+    """A command may not run now; `rule` says why."""
+
+    code = "command-not-runnable"
+
+
+class ArgumentInvalid(InvalidInput):
+    """An argument does not match what the command declares."""
+
+    code = "argument-invalid"
+
+
+class OutputInvalid(InvalidInput):
+    """A stage's output does not have the form that its command declares."""
+
+    code = "output-invalid"
+
+
+class RunnerMissing(CountersignError):
+    """No runner of this name is installed."""
+
+    code = "runner-missing"
+
+
+class RuleInvalid(InvalidInput):
+    """A planning rule cannot be read."""
+
+    code = "rule-invalid"
+
+
+class ClaimLost(Conflict):
+    """Somebody else holds this work now; nothing more may be recorded under the old claim."""
+
+    code = "claim-lost"

@@ -1,0 +1,144 @@
+"""`command canonical|sign|verify NAME_OR_FILE`: the bytes to sign, the signature, its check.
+
+The owner's secret key need not be on this machine: `canonical` prints the exact bytes to sign
+elsewhere, `sign --signature FILE` takes the detached signature back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from guards import documents, openpgp
+from guards.exceptions import CountersignError, DocumentNotSigned, InvalidInput, NotFound
+from guards.fronts.commands import Exit, JsonCommand, wrong_use
+from guards.types import Asker
+from pipelines import models, reading, specification
+from pipelines.services import commands
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A command as a file or as a row; `path` is None for a row."""
+
+    name: str
+    document: Mapping[str, Any]
+    signature: str
+    path: Path | None
+
+
+class Command(JsonCommand):
+    """Three verbs over one command, which is named, or given as a file."""
+
+    help = "Print a command's canonical bytes, sign it, or verify its signature."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """VERB, NAME or FILE, and what signing needs."""
+        super().add_arguments(parser)
+        parser.add_argument("verb", choices=["canonical", "sign", "verify"])
+        parser.add_argument("command", metavar="NAME_OR_FILE")
+        parser.add_argument(
+            "--home", type=Path, help="GnuPG home that holds the owner's secret key"
+        )
+        parser.add_argument("--key", default="", help="fingerprint of the owner's key in that home")
+        parser.add_argument("--passphrase", default="", help="secret reference of its passphrase")
+        parser.add_argument("--signature", type=Path, help="detached signature made elsewhere")
+
+    def perform(self, **options: Any) -> int:
+        """Do what the verb says."""
+        source = _source(options["command"])
+        if options["verb"] == "canonical":
+            return self._canonical(source)
+        if options["verb"] == "sign":
+            return self._sign(source, options)
+        return self._verify(source)
+
+    def _canonical(self, source: _Source) -> int:
+        content = documents.canonical(source.document)
+        if self.as_json:
+            digest = documents.digest(source.document)
+            self.emit({"name": source.name, "digest": digest, "canonical": content.decode()})
+        else:
+            self.stdout.flush()
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        return Exit.AS_ASKED
+
+    def _sign(self, source: _Source, options: Mapping[str, Any]) -> int:
+        specification.read(source.document)
+        signature = _signature(source, options)
+        if source.path is None:
+            commands.accept_signature(
+                name=source.name, signature=signature, by=Asker("operator", "shell")
+            )
+        else:
+            content = source.path.read_text(encoding="utf-8")
+            json_form = source.path.suffix == ".json"
+            signed = reading.with_signature(content, signature, json_form=json_form)
+            source.path.write_text(signed, encoding="utf-8")
+        digest = documents.digest(source.document)
+        self.emit({"name": source.name, "signed": True, "digest": digest}, f"signed {source.name}")
+        return Exit.AS_ASKED
+
+    def _verify(self, source: _Source) -> int:
+        answer: dict[str, object] = {
+            "name": source.name,
+            "digest": documents.digest(source.document),
+            "ok": True,
+            "reason": None,
+            "detail": "",
+        }
+        try:
+            documents.verify_document(source.document, source.signature)
+            commands.check_runner(specification.read(source.document))
+        except CountersignError as error:
+            reason = error.reason if isinstance(error, DocumentNotSigned) else error.code
+            answer |= {"ok": False, "reason": reason, "detail": error.detail}
+        said = "holds" if answer["ok"] else f"does not hold: {answer['detail']}"
+        self.emit(answer, f"{source.name}: the signature {said}")
+        return Exit.AS_ASKED if answer["ok"] else Exit.FAILED
+
+
+def _source(named: str) -> _Source:
+    path = Path(named)
+    if path.suffix in reading.SUFFIXES:
+        return _file(path)
+    row = models.Command.objects.filter(name=named).first()
+    if row is None:
+        raise NotFound(f"there is no command {named} (a file ends in .yaml, .yml or .json)")
+    return _Source(row.name, row.document, row.signature, None)
+
+
+def _file(path: Path) -> _Source:
+    try:
+        document, signature = reading.split_signature(reading.read_file(path))
+    except OSError as error:
+        raise wrong_use(f"{path} cannot be read: {error.strerror}") from error
+    return _Source(str(document.get("name", path.stem)), document, signature, path)
+
+
+def _signature(source: _Source, options: Mapping[str, Any]) -> str:
+    if options["signature"] is not None:
+        path: Path = options["signature"]
+        try:
+            signature = path.read_text(encoding="ascii")
+        except OSError as error:
+            raise wrong_use(f"{path} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidInput("the signature is not ASCII-armoured", field="signature") from error
+        documents.verify_document(source.document, signature)
+        return signature
+    if options["home"] is None or not options["key"]:
+        raise wrong_use("sign needs --home and --key, or --signature with one made elsewhere")
+    made = openpgp.sign(
+        home=options["home"],
+        fingerprint=options["key"],
+        passphrase_ref=options["passphrase"],
+        payload=documents.canonical(source.document),
+    )
+    return made.armored.decode()

@@ -1,0 +1,1 @@
+"""Ways to carry a stage out: `base` has what they share, one module per runner beside it."""

@@ -1,0 +1,61 @@
+"""The `cli` runner: one program, or a chain joined by pipes, without a shell (DES-030, 031).
+
+The pipe's JSON is on standard input, standard output is the result. Programs are found in the
+allow-list, when a command is loaded and again each time it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from guards import process
+from guards.exceptions import CountersignError
+from pipelines import arguments
+from pipelines.pipes import MAX_OUTPUT_BYTES
+from pipelines.runners import base
+from pipelines.types import CommandSpec, Job, RunResult
+
+
+class CliRunner:
+    """Runs `binary` with `fixed_args` and arguments, or `steps`."""
+
+    name = "cli"
+
+    def check(self, spec: CommandSpec) -> None:
+        """BinaryNotAllowed unless every program is inside the allow-list."""
+        for step in spec.steps:
+            process.resolve_binary(step.binary)
+
+    def describe(self, job: Job) -> Sequence[Sequence[str]]:
+        """The argument vectors, programs as their full paths."""
+        words = arguments.layout(job.spec, job.args)
+        return [
+            [str(process.resolve_binary(step.binary)), *step.fixed_args, *words]
+            for step in job.spec.steps
+        ]
+
+    def run(self, job: Job) -> RunResult:
+        """Run to the end, within the command's timeout over the whole chain."""
+        try:
+            vectors = self.describe(job)
+            variables = base.environment(job.spec)
+            timeout = job.spec.timeout
+            if len(vectors) == 1:
+                ended = process.run(
+                    vectors[0],
+                    stdin=job.pipe,
+                    timeout=timeout,
+                    env=variables,
+                    max_output=MAX_OUTPUT_BYTES,
+                )
+            else:
+                ended = process.run_steps(
+                    vectors,
+                    stdin=job.pipe,
+                    timeout=timeout,
+                    env=variables,
+                    max_output=MAX_OUTPUT_BYTES,
+                )
+        except CountersignError as error:
+            return RunResult(ok=False, error=error.detail)
+        return base.result_of(ended, timeout=timeout)

@@ -1,0 +1,64 @@
+"""Reads of pipelines: what a token may see, and what the console lists."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from guards import selectors as guards
+from guards.exceptions import CountersignError, NotFound
+from guards.models import ApiToken
+from pipelines.models import Command, Pipeline, Rule, Stage
+from pipelines.services import verification
+
+
+def pipelines_for(token: ApiToken) -> QuerySet[Pipeline]:
+    """The pipelines of the token's identity; all of them where it belongs to none."""
+    return Pipeline.objects.filter(identity__in=guards.identities_for(token)).select_related(
+        "identity"
+    )
+
+
+def pipeline_for(token: ApiToken, pipeline_id: UUID) -> Pipeline:
+    """One pipeline that the token may see; NotFound for any other."""
+    found = pipelines_for(token).filter(pk=pipeline_id).first()
+    if found is None:
+        raise NotFound(f"there is no pipeline {pipeline_id} for this token", field="pipeline_id")
+    return found
+
+
+def stages_of(pipeline: Pipeline) -> QuerySet[Stage]:
+    """A pipeline's stages in their order."""
+    return Stage.objects.filter(pipeline=pipeline).order_by("position")
+
+
+def commands() -> QuerySet[Command]:
+    """Every command, those that never run included."""
+    return Command.objects.order_by("name")
+
+
+def rules_for(token: ApiToken) -> QuerySet[Rule]:
+    """The rules that may plan for the token's identity, in the order in which they are asked."""
+    rules = Rule.objects.select_related("identity").order_by("position", "id")
+    if token.identity_id is None:
+        return rules
+    return rules.filter(identity__isnull=True) | rules.filter(identity_id=token.identity_id)
+
+
+def why_not_runnable(command: Command) -> str:
+    """Why a command would not run now, in one sentence; "" when it would. Runs gpg at most once."""
+    try:
+        verification.runnable(command)
+    except CountersignError as error:
+        return f"{error.rule}: {error.detail}" if error.rule else error.detail
+    return ""
+
+
+def interrupted() -> QuerySet[Pipeline]:
+    """Pipelines that a crash ended, newest first: for *Needs you*."""
+    return (
+        Pipeline.objects.filter(status=Pipeline.Status.INTERRUPTED)
+        .select_related("identity", "message")
+        .order_by("-finished_at")
+    )

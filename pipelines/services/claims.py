@@ -1,0 +1,157 @@
+"""Who works on a pipeline: one holder, with a fence and a lease that is renewed while it works.
+
+The fence goes up with every claim, and every move under a claim names it: a worker that was taken
+for dead can record nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections, connections
+from django.utils import timezone
+
+from guards import process
+from guards.services.units import unit_of_work
+from pipelines import write_sets
+from pipelines.models import ExecutorTurn, Pipeline, Stage
+from pipelines.services import transitions
+
+log = structlog.get_logger(__name__)
+
+#: How long a claim holds without being renewed, and how often it is renewed.
+LEASE = timedelta(seconds=90)
+RENEW_EVERY = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One worker's hold on one pipeline."""
+
+    pipeline_id: UUID
+    holder: str
+    fence: int
+
+    @property
+    def mine(self) -> dict[str, Any]:
+        """What a row must say to still be under this claim."""
+        return {"claimed_by": self.holder, "fence": self.fence}
+
+
+def lease_end() -> datetime:
+    """Until when a claim made or renewed now holds."""
+    return timezone.now() + LEASE
+
+
+def claim_pipeline(pipeline_id: UUID) -> Claim | None:
+    """Take a due pipeline, when its turn has come; else leave it queued and return None.
+
+    Its turn has come when fewer than PIPELINE_CONCURRENCY run and none of them shares its write
+    set.
+    """
+    holder = process.this_process()
+    with unit_of_work():
+        ExecutorTurn.take()
+        pipeline = Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).first()
+        if pipeline is None:
+            return None
+        hindrance = _hindrance(pipeline)
+        if hindrance:
+            transitions.move_pipeline(
+                pipeline_id,
+                Pipeline.Status.QUEUED,
+                old=[Pipeline.Status.PLANNED],
+                facts={"reason": hindrance},
+            )
+            return None
+        claim = Claim(pipeline_id, holder, pipeline.fence + 1)
+        moved = transitions.move_pipeline(
+            pipeline_id,
+            Pipeline.Status.RUNNING,
+            old=Pipeline.DUE,
+            where={"fence": pipeline.fence},
+            changes={
+                **claim.mine,
+                "lease_until": lease_end(),
+                "started_at": pipeline.started_at or timezone.now(),
+            },
+        )
+    return claim if moved else None
+
+
+def hand_back(claim: Claim, *, reason: str) -> bool:
+    """Give a pipeline back to the queue between two stages, with nothing of it running."""
+    with unit_of_work():
+        return transitions.move_pipeline(
+            claim.pipeline_id,
+            Pipeline.Status.QUEUED,
+            old=[Pipeline.Status.RUNNING],
+            where=claim.mine,
+            changes={"claimed_by": "", "lease_until": None},
+            facts={"reason": reason},
+        )
+
+
+def renew(claim: Claim) -> bool:
+    """Hold on for another lease; False when the claim is gone."""
+    until = lease_end()
+    with unit_of_work():
+        held = Pipeline.objects.filter(
+            pk=claim.pipeline_id, status=Pipeline.Status.RUNNING, **claim.mine
+        ).update(lease_until=until)
+        Stage.objects.filter(
+            pipeline_id=claim.pipeline_id, status__in=Stage.HELD, **claim.mine
+        ).update(lease_until=until)
+    return bool(held)
+
+
+@contextmanager
+def renewed(claim: Claim) -> Iterator[None]:
+    """Renew the claim from a thread of its own until the work is done or the claim is gone."""
+    finished = threading.Event()
+    thread = threading.Thread(
+        target=_keep_renewing,
+        args=(claim, finished),
+        name=f"lease-{claim.pipeline_id}",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+def _keep_renewing(claim: Claim, finished: threading.Event) -> None:
+    while not finished.wait(RENEW_EVERY.total_seconds()):
+        try:
+            if not renew(claim):
+                log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
+                return
+        except DatabaseError as error:
+            log.warning("lease not renewed", pipeline=str(claim.pipeline_id), error=str(error))
+            close_old_connections()
+    connections.close_all()
+
+
+def _hindrance(pipeline: Pipeline) -> str:
+    """Why a pipeline must wait, or "". Read under the executor's turn, so that the count is true.
+
+    A pipeline without a lease holds no worker: only its reply is still on its way.
+    """
+    running = Pipeline.objects.filter(status=Pipeline.Status.RUNNING, lease_until__isnull=False)
+    sets = list(running.values_list("write_set", flat=True))
+    if len(sets) >= settings.PIPELINE_CONCURRENCY:
+        return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
+    if any(write_sets.overlap(pipeline.write_set, other) for other in sets):
+        return "another pipeline changes the same files"
+    return ""

@@ -1,0 +1,193 @@
+"""Stage 0: an admitted message becomes a pipeline, once, ever.
+
+Trust, permission, decision, text, plan and arguments are derived again from the raw bytes: nothing
+that was stored at ingest is believed. Then one transaction takes the replay key, the message and
+the rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from guards import selectors as guards
+from guards.exceptions import Conflict
+from guards.services import replay
+from guards.services.units import unit_of_work
+from guards.types import Action, Judgement, Rule, Subject, TrustReason, Verdict
+from mail import selectors as mail
+from mail.models import Message
+from mail.services import messages
+from pipelines import write_sets
+from pipelines.models import Pipeline, Stage
+from pipelines.services import planning, rules
+from pipelines.types import AcceptedPlan, PlannedStage, PlanningRequest, PlanRefused
+from teams.services import events
+
+log = structlog.get_logger(__name__)
+
+#: The command name of the stage that ends every pipeline (DES-029).
+REPLY = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What stage 0 made of the raw bytes, as far as a pipeline needs it."""
+
+    text: str
+    replay_key: str
+    trust_level: str
+    evidence: Mapping[str, object]
+
+
+class _Taken(Conflict):
+    """Another worker has taken this message."""
+
+
+def take_in(*, message_id: int) -> Pipeline | None:
+    """Make the pipeline of a message whose execution is due; None when there is none to make.
+
+    None for: a message that is not due (any more), one that does not pass when looked at again, a
+    replay, and one whose signature cannot be checked just now, which stays due. A plan that is
+    refused or missing still makes a pipeline: one that only answers with the fixed text.
+    """
+    message = Message.objects.select_related("account__identity").filter(pk=message_id).first()
+    if message is None or message.execution != Message.Execution.DUE:
+        return None
+    assessment = mail.reassess(message, replayed=_is_known)
+    if assessment.trust.reason is TrustReason.VERIFIER_UNAVAILABLE:
+        log.warning("message stays due: its signature cannot be checked", message=message_id)
+        return None
+    text, key = assessment.executable_text, assessment.replay_key
+    if not _executes(assessment.judgement) or not text or not key:
+        messages.refuse_execution(message_id=message_id, judgement=assessment.judgement)
+        return None
+    request = PlanningRequest(text, message.sender, message.account.identity_id)
+    answer = planning.plan(request)
+    derived = _Derived(text, key, str(assessment.trust.level), assessment.judgement.evidence)
+    try:
+        return _create(message, derived, answer)
+    except _Taken:
+        return None
+
+
+def _is_known(key: str) -> bool:
+    return bool(guards.replay_known([key]))
+
+
+def _executes(judgement: Judgement) -> bool:
+    return judgement.action is Action.EXECUTE and judgement.verdict is Verdict.ALLOW
+
+
+def _create(
+    message: Message, derived: _Derived, answer: AcceptedPlan | PlanRefused
+) -> Pipeline | None:
+    identifier = uuid.uuid4()
+    with unit_of_work():
+        subject = Subject("pipelines.pipeline", str(identifier))
+        if not replay.claim(key=derived.replay_key, subject=subject):
+            messages.refuse_execution(message_id=message.pk, judgement=_replayed(derived))
+            return None
+        if not messages.take_for_execution(message_id=message.pk):
+            raise _Taken
+        pipeline = _write(identifier, message, derived, answer)
+        if answer.planner.startswith("rule:"):
+            rules.count_hit(name=answer.planner.removeprefix("rule:"))
+        _announce(subject, pipeline)
+    return pipeline
+
+
+def _replayed(derived: _Derived) -> Judgement:
+    evidence = {**derived.evidence, "replay_key": derived.replay_key}
+    return Judgement(Action.EXECUTE, Verdict.HOLD, Rule.REPLAYED, evidence)
+
+
+def _write(
+    identifier: uuid.UUID,
+    message: Message,
+    derived: _Derived,
+    answer: AcceptedPlan | PlanRefused,
+) -> Pipeline:
+    refused = answer if isinstance(answer, PlanRefused) else None
+    stages = answer.stages if isinstance(answer, AcceptedPlan) else ()
+    pipeline = Pipeline.objects.create(
+        id=identifier,
+        message=message,
+        identity=message.account.identity,
+        requester=message.sender,
+        planner=answer.planner[:80],
+        plan=_plan_as_json(answer),
+        refused_rule=refused.rule if refused else "",
+        failing=refused is not None,
+        error=refused.detail if refused else "",
+        write_set=_write_set(stages),
+        pipe=_first_pipe(message, derived),
+    )
+    rows = [_stage(pipeline, position, planned) for position, planned in enumerate(stages, start=1)]
+    reply = Stage(
+        pipeline=pipeline,
+        position=len(rows) + 1,
+        command=REPLY,
+        runner="built-in",
+        mode="passthrough",
+    )
+    Stage.objects.bulk_create([*rows, reply])
+    return pipeline
+
+
+def _stage(pipeline: Pipeline, position: int, planned: PlannedStage) -> Stage:
+    return Stage(
+        pipeline=pipeline,
+        position=position,
+        command=planned.spec.name,
+        digest=planned.digest,
+        args=dict(planned.args),
+        runner=planned.spec.runner,
+        mode=planned.spec.mode,
+    )
+
+
+def _plan_as_json(answer: AcceptedPlan | PlanRefused) -> list[dict[str, Any]]:
+    if isinstance(answer, AcceptedPlan):
+        return [{"command": stage.spec.name, "args": dict(stage.args)} for stage in answer.stages]
+    return [{"command": call.command, "args": dict(call.args)} for call in answer.calls]
+
+
+def _write_set(stages: tuple[PlannedStage, ...]) -> list[str]:
+    union: set[str] = set()
+    for stage in stages:
+        union.update(write_sets.scoped(stage.spec.project, stage.spec.write_set))
+    return sorted(union)
+
+
+def _first_pipe(message: Message, derived: _Derived) -> Mapping[str, Any]:
+    """What the first stage reads: facts of the message and the text that counts."""
+    facts = {
+        "from": message.sender,
+        "from_name": message.sender_name,
+        "subject": message.subject,
+        "date": message.date.isoformat() if message.date else None,
+        "message_id": message.message_id,
+        "text": derived.text.replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        "trust": derived.trust_level,
+    }
+    return {"data": facts, "files": []}
+
+
+def _announce(subject: Subject, pipeline: Pipeline) -> None:
+    commands = [call["command"] for call in pipeline.plan]
+    events.append_event(
+        kind="pipeline.planned",
+        subject=subject,
+        actor="system",
+        facts={
+            "planner": pipeline.planner,
+            "commands": commands if not pipeline.refused_rule else [],
+            "refused": pipeline.refused_rule,
+            "message": pipeline.message_id,
+        },
+    )

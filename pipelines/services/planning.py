@@ -1,0 +1,86 @@
+"""From an executable text to stages: planners propose, and everything they propose is checked.
+
+The first planner that has an answer wins, the rules before any other. What it planned is
+untrusted: every command exists and is signed now, every argument is declared and of its type,
+`reply` is stripped. A refusal, or no answer, ends in the else path: one fixed text.
+"""
+
+from __future__ import annotations
+
+from guards.exceptions import CountersignError
+from pipelines import arguments, registry, specification
+from pipelines.exceptions import ArgumentInvalid
+from pipelines.services import verification
+from pipelines.types import (
+    AcceptedPlan,
+    CommandCall,
+    Plan,
+    PlannedStage,
+    PlanningRequest,
+    PlanRefused,
+    PlanRule,
+    RuleTrial,
+)
+
+#: Work stages that one message may start.
+MAX_STAGES = 16
+
+
+def plan(request: PlanningRequest) -> AcceptedPlan | PlanRefused:
+    """The stages for a message, or why there are none."""
+    proposal = propose(request)
+    if proposal is None:
+        return PlanRefused(PlanRule.NO_PLAN, "no rule and no planner has an answer")
+    return accept(proposal)
+
+
+def propose(request: PlanningRequest) -> Plan | None:
+    """The first planner's answer, unchecked."""
+    answers = (planner.plan(request) for planner in registry.planners())
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def accept(proposal: Plan) -> AcceptedPlan | PlanRefused:
+    """The proposal as stages, once every call passes; the first that does not refuses all of it."""
+    calls = tuple(call for call in proposal.calls if call.command != "reply")
+    if not calls:
+        return _refused(proposal, PlanRule.NO_PLAN, "the plan has no command but reply")
+    if len(calls) > MAX_STAGES:
+        return _refused(
+            proposal, PlanRule.TOO_MANY_STAGES, f"{len(calls)} commands, at most {MAX_STAGES}"
+        )
+    stages: list[PlannedStage] = []
+    for call in calls:
+        stage = _accept_call(proposal, call)
+        if isinstance(stage, PlanRefused):
+            return stage
+        stages.append(stage)
+    return AcceptedPlan(proposal.planner, tuple(stages))
+
+
+def try_rules(*, text: str, sender: str, identity_id: int | None) -> RuleTrial:
+    """What would become of such a text, without starting or counting anything."""
+    proposal = propose(PlanningRequest(text, sender, identity_id))
+    if proposal is None:
+        return RuleTrial(None)
+    answer = accept(proposal)
+    refused = answer if isinstance(answer, PlanRefused) else None
+    return RuleTrial(proposal.planner, proposal.calls, refused)
+
+
+def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefused:
+    if call.command in specification.BUILT_IN:
+        return _refused(proposal, PlanRule.RESERVED_COMMAND, f"{call.command} cannot be planned")
+    try:
+        spec, digest = verification.find_runnable(call.command)
+        args = arguments.check(spec, call.args)
+    except ArgumentInvalid as error:
+        return _refused(proposal, PlanRule.INVALID_ARGUMENT, f"{call.command}: {error.detail}")
+    except CountersignError as error:
+        rule = PlanRule.UNKNOWN_COMMAND if error.rule == "gone" else PlanRule.COMMAND_NOT_RUNNABLE
+        return _refused(proposal, rule, error.detail)
+    return PlannedStage(spec, digest, args)
+
+
+def _refused(proposal: Plan, rule: PlanRule, detail: str) -> PlanRefused:
+    return PlanRefused(rule, detail, proposal.planner, proposal.calls)

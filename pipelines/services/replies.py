@@ -1,0 +1,290 @@
+"""The last stage of every pipeline: the requester is answered, once (DES-029).
+
+A success sends the pipe's result, a failure one fixed text that tells nothing. There is one
+outgoing message per pipeline, ever, and its fate settles the stage and the pipeline in its own
+transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.utils import timezone
+
+from guards.exceptions import CountersignError
+from guards.services.units import unit_of_work
+from guards.types import Asker, Subject
+from mail import selectors as mail
+from mail.models import Outbound
+from mail.services import outbound
+from pipelines.models import Pipeline, Stage
+from pipelines.services import claims, transitions
+from pipelines.services.claims import Claim
+from pipelines.services.intake import REPLY
+
+log = structlog.get_logger(__name__)
+
+#: How much of a result a reply carries, in characters.
+MAX_TEXT = 100_000
+
+_PIPELINE_ORIGIN = "pipelines.pipeline"
+_STAGE_ORIGIN = "pipelines.stage"
+
+#: Where a reply stage may stand when its message moves.
+_OPEN_STAGES = (Stage.Status.PENDING, Stage.Status.RUNNING, Stage.Status.WAITING_APPROVAL)
+_OPEN_PIPELINES = (Pipeline.Status.RUNNING, Pipeline.Status.WAITING_APPROVAL)
+
+
+def fixed_text(pipeline_id: UUID) -> str:
+    """All that a requester learns of a failure (DES-028)."""
+    return f"This request could not be completed. Reference: pipeline-{pipeline_id}\n"
+
+
+def text_of(value: Any) -> str:
+    """A result as mail: text as it is, else readable JSON; cut, and saying so, when too long."""
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n[cut here: {len(text)} characters in all]"
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted: bool) -> None:
+    """Run the reply stage under this claim. `wanted` is false where success needs no answer."""
+    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
+    if not wanted and not pipeline.failing:
+        _end_without_mail(claim, pipeline, stage)
+        return
+    _record_start(claim, stage)
+    text = fixed_text(pipeline.pk) if pipeline.failing else text_of(pipe["data"])
+    try:
+        _send(pipeline, text, _first_origin(pipeline))
+    except CountersignError as error:
+        _record_refusal(pipeline, stage, error)
+
+
+def send_notice(pipeline: Pipeline) -> None:
+    """Tell the requester of an interrupted or cancelled pipeline, once, with the fixed text.
+
+    Never beside a reply that may have left: a draft takes the fixed text, a reply that was given up
+    before its contact gets a successor, anything else is left alone.
+    """
+    origin = _origin_of_notice(pipeline)
+    if origin is not None:
+        try:
+            _send(pipeline, fixed_text(pipeline.pk), origin)
+        except CountersignError as error:
+            if not error.permanent:
+                log.warning("notice not sent yet", pipeline=str(pipeline.pk), detail=error.detail)
+                return
+            log.error("notice refused", pipeline=str(pipeline.pk), detail=error.detail)
+    Pipeline.objects.filter(pk=pipeline.pk).update(notice_due=False)
+
+
+def reply_of(pipeline_id: UUID) -> Outbound | None:
+    """The outgoing message that answers, or would have answered, for this pipeline."""
+    return mail.outbound_of(_PIPELINE_ORIGIN, str(pipeline_id))
+
+
+def settle(*, message: Outbound) -> None:
+    """Follow an outgoing message that moved; joins the transaction of its move.
+
+    accepted, verified: completed (failed where a stage had failed). failed: failed. unknown:
+    interrupted, and no other mail follows. rejected, cancelled: cancelled; but a reply that nobody
+    was asked about and that was given up before its contact was cut off by a crash: interrupted,
+    and the requester is told.
+    """
+    pipeline = _pipeline_of(message)
+    if pipeline is None:
+        return
+    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
+    status = Outbound.Status(message.status)
+    if status is Outbound.Status.HELD:
+        _wait(pipeline, stage)
+    elif status is Outbound.Status.QUEUED:
+        _let_go(pipeline)
+    elif status in (Outbound.Status.ACCEPTED, Outbound.Status.VERIFIED):
+        failing = pipeline.failing
+        ended = Pipeline.Status.FAILED if failing else Pipeline.Status.COMPLETED
+        _end(pipeline, stage, Stage.Status.SUCCEEDED, ended, "a stage failed" if failing else "")
+    elif status is Outbound.Status.FAILED:
+        _end(
+            pipeline, stage, Stage.Status.FAILED, Pipeline.Status.FAILED, "the reply did not leave"
+        )
+    elif status is Outbound.Status.UNKNOWN:
+        _interrupt(pipeline, stage, "nobody can tell whether the reply left", notice=False)
+    elif status in (Outbound.Status.REJECTED, Outbound.Status.CANCELLED):
+        _given_up(pipeline, stage, status)
+
+
+def _given_up(pipeline: Pipeline, stage: Stage, status: Outbound.Status) -> None:
+    if status is Outbound.Status.CANCELLED and pipeline.status == Pipeline.Status.RUNNING:
+        _interrupt(pipeline, stage, "the worker ended before the reply's contact", notice=True)
+        return
+    reason = "a person rejected the reply" if status is Outbound.Status.REJECTED else "withdrawn"
+    _end(pipeline, stage, Stage.Status.CANCELLED, Pipeline.Status.CANCELLED, reason)
+
+
+def _send(pipeline: Pipeline, text: str, origin: Subject) -> None:
+    draft = outbound.draft_reply(
+        message_id=pipeline.message_id,
+        text=text,
+        origin=origin,
+        executes=_ran_anything(pipeline),
+    )
+    outbound.submit(outbound_id=draft.pk, asker=Asker("identity", pipeline.identity.handle))
+
+
+def _origin_of_notice(pipeline: Pipeline) -> Subject | None:
+    first = reply_of(pipeline.pk)
+    if first is None or first.status == Outbound.Status.DRAFT:
+        return _first_origin(pipeline)
+    if first.status == Outbound.Status.CANCELLED:
+        stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
+        return Subject(_STAGE_ORIGIN, str(stage.pk))
+    return None
+
+
+def _first_origin(pipeline: Pipeline) -> Subject:
+    return Subject(_PIPELINE_ORIGIN, str(pipeline.pk))
+
+
+def _ran_anything(pipeline: Pipeline) -> bool:
+    """Whether a work stage was started: only then is the answer exempt from the daily cap."""
+    work = Stage.objects.filter(pipeline_id=pipeline.pk).exclude(command=REPLY)
+    return work.filter(started_at__isnull=False).exists()
+
+
+def _pipeline_of(message: Outbound) -> Pipeline | None:
+    if message.origin_type == _PIPELINE_ORIGIN:
+        return Pipeline.objects.filter(pk=message.origin_id).first()
+    if message.origin_type == _STAGE_ORIGIN:
+        return Pipeline.objects.filter(stages__pk=message.origin_id).first()
+    return None
+
+
+def _record_start(claim: Claim, stage: Stage) -> None:
+    until = claims.lease_end()
+    with unit_of_work():
+        held = Pipeline.objects.filter(
+            pk=claim.pipeline_id, status=Pipeline.Status.RUNNING, **claim.mine
+        ).update(current=stage.position, lease_until=until)
+        transitions.must(bool(held), f"pipeline {claim.pipeline_id}")
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.RUNNING,
+            old=[Stage.Status.PENDING],
+            changes={
+                **claim.mine,
+                "attempt": stage.attempt + 1,
+                "lease_until": until,
+                "started_at": timezone.now(),
+            },
+        )
+        transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
+
+
+def _end_without_mail(claim: Claim, pipeline: Pipeline, stage: Stage) -> None:
+    now = timezone.now()
+    with unit_of_work():
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.SUCCEEDED,
+            old=[Stage.Status.PENDING],
+            changes={"started_at": now, "finished_at": now},
+            facts={"mail": False},
+        )
+        ended = transitions.move_pipeline(
+            pipeline.pk,
+            Pipeline.Status.COMPLETED,
+            old=[Pipeline.Status.RUNNING],
+            where=claim.mine,
+            changes={"finished_at": now, "lease_until": None, "current": stage.position},
+        )
+        transitions.must(moved and ended, f"pipeline {pipeline.pk}")
+
+
+def _record_refusal(pipeline: Pipeline, stage: Stage, error: CountersignError) -> None:
+    """The reply could not even be written or handed over: mail says why, and nothing has left."""
+    reason = f"the reply was refused: {error.detail}"
+    with unit_of_work():
+        _end(pipeline, stage, Stage.Status.FAILED, Pipeline.Status.FAILED, reason)
+
+
+def _wait(pipeline: Pipeline, stage: Stage) -> None:
+    transitions.move_stage(
+        stage,
+        Stage.Status.WAITING_APPROVAL,
+        old=[Stage.Status.PENDING, Stage.Status.RUNNING],
+        changes={"lease_until": None},
+    )
+    transitions.move_pipeline(
+        pipeline.pk,
+        Pipeline.Status.WAITING_APPROVAL,
+        old=[Pipeline.Status.RUNNING],
+        changes={"lease_until": None},
+    )
+
+
+def _let_go(pipeline: Pipeline) -> None:
+    """The reply waits for the hourly cap: no worker is held for it, and no crash can touch it."""
+    Pipeline.objects.filter(pk=pipeline.pk, status=Pipeline.Status.RUNNING).update(
+        claimed_by="", lease_until=None
+    )
+
+
+def _end(
+    pipeline: Pipeline,
+    stage: Stage,
+    stage_status: Stage.Status,
+    pipeline_status: Pipeline.Status,
+    reason: str,
+) -> None:
+    now = timezone.now()
+    transitions.move_stage(
+        stage,
+        stage_status,
+        old=_OPEN_STAGES,
+        changes={
+            "finished_at": now,
+            "lease_until": None,
+            "error": reason if stage_status != Stage.Status.SUCCEEDED else "",
+        },
+        facts={"reason": reason[:300]},
+    )
+    changes: dict[str, Any] = {"finished_at": now, "lease_until": None}
+    if reason and not pipeline.error:
+        changes["error"] = reason
+    transitions.move_pipeline(
+        pipeline.pk,
+        pipeline_status,
+        old=_OPEN_PIPELINES,
+        changes=changes,
+        facts={"reason": reason[:300]},
+    )
+
+
+def _interrupt(pipeline: Pipeline, stage: Stage, reason: str, *, notice: bool) -> None:
+    now = timezone.now()
+    transitions.move_stage(
+        stage,
+        Stage.Status.INTERRUPTED,
+        old=_OPEN_STAGES,
+        changes={"finished_at": now, "lease_until": None, "error": reason},
+        facts={"reason": reason},
+    )
+    transitions.move_pipeline(
+        pipeline.pk,
+        Pipeline.Status.INTERRUPTED,
+        old=_OPEN_PIPELINES,
+        changes={
+            "finished_at": now,
+            "lease_until": None,
+            "error": pipeline.error or reason,
+            "notice_due": notice,
+        },
+        facts={"reason": reason},
+    )

@@ -1,0 +1,71 @@
+"""How a pipeline or a stage moves: one conditional UPDATE and one event, in the caller's unit.
+
+A move that finds its row no longer where it should be changes nothing and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from guards.types import Subject
+from pipelines.exceptions import ClaimLost
+from pipelines.models import Pipeline, Stage
+from teams.services import events
+
+ACTOR = "system"
+
+
+def move_pipeline(
+    pipeline_id: UUID,
+    new: Pipeline.Status,
+    *,
+    old: Collection[str],
+    where: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    facts: Mapping[str, object] | None = None,
+    actor: str = ACTOR,
+) -> bool:
+    """Move a pipeline from one of `old` (and as `where` says) to `new`; False if not there."""
+    moved = Pipeline.objects.filter(pk=pipeline_id, status__in=old, **(where or {})).update(
+        status=new, **(changes or {})
+    )
+    if moved:
+        _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
+    return bool(moved)
+
+
+def move_stage(
+    stage: Stage,
+    new: Stage.Status,
+    *,
+    old: Collection[str],
+    where: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    facts: Mapping[str, object] | None = None,
+    actor: str = ACTOR,
+) -> bool:
+    """Move a stage from one of `old` (and as `where` says) to `new`; False when it is not there."""
+    moved = Stage.objects.filter(pk=stage.pk, status__in=old, **(where or {})).update(
+        status=new, **(changes or {})
+    )
+    if moved:
+        described = {
+            "command": stage.command,
+            "position": stage.position,
+            "pipeline": str(stage.pipeline_id),
+            **(facts or {}),
+        }
+        _note(f"stage.{new}", Subject("pipelines.stage", str(stage.pk)), actor, described)
+    return bool(moved)
+
+
+def must(moved: bool, what: str) -> None:
+    """ClaimLost, which rolls the whole unit back, when a move did not find its row."""
+    if not moved:
+        raise ClaimLost(f"{what} is no longer held by this worker")
+
+
+def _note(kind: str, subject: Subject, actor: str, facts: Mapping[str, object] | None) -> None:
+    events.append_event(kind=kind, subject=subject, actor=actor, facts=facts or {})

@@ -1,0 +1,33 @@
+"""What the queue may call: load, call the service."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from guards import queue
+from guards.queue import task
+from mail import selectors as mail
+from pipelines.services import execution, intake, recovery
+
+
+@task
+def take_in(message_id: int) -> None:
+    """Make an admitted message's pipeline and carry it out, in one go."""
+    pipeline = intake.take_in(message_id=message_id)
+    if pipeline is not None:
+        execution.run(pipeline_id=pipeline.pk)
+
+
+@task
+def run_pipeline(pipeline_id: str) -> None:
+    """Carry a due pipeline out."""
+    execution.run(pipeline_id=UUID(pipeline_id))
+
+
+@task
+def sweep() -> None:
+    """Recover what a crash left, and look again at whatever is due."""
+    recovery.recover()
+    for message_id in mail.due_messages().values_list("pk", flat=True)[:100]:
+        queue.enqueue("pipelines.tasks.take_in", message_id)
+    execution.wake_next()
