@@ -45,3 +45,21 @@ class UnknownKind(CountersignError):
     """No act of this kind is registered."""
 
     code = "unknown-kind"
+
+
+class NotAPerson(Refused):
+    """A yes or a no comes from an operator's session or from a person's own token."""
+
+    code = "not-a-person"
+
+
+class ArtifactUnreadable(CountersignError):
+    """Encrypted bytes cannot be read back: wrong key, or they were changed."""
+
+    code = "artifact-unreadable"
+
+
+class DigestMismatch(Conflict):
+    """What was read is not what waits here: load the page again."""
+
+    code = "digest-mismatch"

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from guards.types import Subject
+
 
 class Artifact(models.Model):
     """Private bytes, encrypted at rest with MultiFernet: exact MIME, previews, provider ids.
@@ -126,6 +128,7 @@ class Approval(models.Model):
     payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
     preview = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
     requested_by = models.CharField(max_length=200)
+    opened_by = models.CharField(max_length=200, blank=True)
     state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
@@ -155,6 +158,22 @@ class Approval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.digest[:12]} {self.state}"
+
+
+class EffectQuerySet(models.QuerySet["Effect"]):
+    """Effects by what they still mean for others."""
+
+    def may_have_left(self, kind: str, subject: Subject) -> EffectQuerySet:
+        """The act about this subject that left, may have left, or is about to."""
+        return self.filter(kind=kind, subject_type=subject.type, subject_id=subject.id).exclude(
+            phase__in=Effect.NOT_SENT
+        )
+
+    def outstanding(self) -> EffectQuerySet:
+        """Acts that block another one about their source."""
+        return self.filter(
+            Q(phase__in=Effect.OUTSTANDING) | Q(phase=Effect.Phase.UNKNOWN, acknowledged_at=None)
+        )
 
 
 class Effect(models.Model):
@@ -213,6 +232,8 @@ class Effect(models.Model):
     detail = models.JSONField(default=dict, blank=True)
     acknowledged_at = models.DateTimeField(null=True, blank=True)
     acknowledged_by = models.CharField(max_length=200, blank=True)
+
+    objects = EffectQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at"]

@@ -54,6 +54,11 @@ def register_kind(kind: ActKind) -> None:
     _kinds[kind.name] = kind
 
 
+def forget_kind(name: str) -> None:
+    """Take a kind out again: for an app that is switched off, and for tests of kinds."""
+    _kinds.pop(name, None)
+
+
 def kind(name: str) -> ActKind:
     """The kind of that name; UnknownKind otherwise."""
     try:

@@ -17,6 +17,9 @@ class CanonicalJSONField(models.TextField[Any, Any]):
     serialisation per event: the log hashes the text that the table holds.
     """
 
+    _pyi_private_set_type: Any
+    _pyi_private_get_type: Any
+
     def from_db_value(self, value: str | None, *_: object) -> Any:
         """The mapping that the text says; the text itself where it is no JSON (tampered)."""
         if value is None:

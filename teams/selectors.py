@@ -7,6 +7,7 @@ from collections.abc import Collection
 from django.db.models import Max, Min, QuerySet
 
 from guards.exceptions import NotFound
+from guards.models import ApiToken
 from teams.chain import ORIGIN
 from teams.exceptions import CursorBeyondHead
 from teams.models import Checkpoint, Event, LogPosition, Project
@@ -75,3 +76,15 @@ def project(slug: str) -> Project:
     if found is None:
         raise NotFound(f"there is no project {slug!r}", field="project")
     return found
+
+
+def project_for(slug: str, token: ApiToken) -> Project:
+    """The project, if this token may see it; NotFound otherwise, as if there were none."""
+    if token.project and token.project != slug:
+        raise NotFound(f"there is no project {slug!r}", field="project")
+    return project(slug)
+
+
+def events_between(after: int, limit: int) -> list[Event]:
+    """The next events of the log after one: what the tailer and a catching-up socket read."""
+    return list(Event.objects.filter(seq__gt=after).order_by("seq")[:limit])

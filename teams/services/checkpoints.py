@@ -18,8 +18,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
+from guards import secrets
 from guards.exceptions import SecretUnavailable
 from teams import selectors
 from teams.models import Checkpoint
@@ -59,10 +60,13 @@ def sign_head() -> Checkpoint | None:
         key_id=key_id(key.public_key()),
         signature=base64.b64encode(key.sign(statement(head))).decode(),
     )
-    with transaction.atomic(durable=True):
-        # Another process may have signed the same head meanwhile.
-        Checkpoint.objects.bulk_create([checkpoint], ignore_conflicts=True)
-    return Checkpoint.objects.get(seq=head.seq)
+    try:
+        with transaction.atomic(durable=True):
+            checkpoint.save(force_insert=True)
+    except IntegrityError:
+        # Another process signed the same head meanwhile.
+        return Checkpoint.objects.get(seq=head.seq)
+    return checkpoint
 
 
 def sign_if_due() -> bool:
@@ -116,8 +120,6 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 def installation_key() -> Ed25519PrivateKey:
     """The key behind `INSTALLATION_KEY_REF`; SecretUnavailable when it is missing or no Ed25519."""
-    from guards import secrets
-
     pem = secrets.resolve(settings.INSTALLATION_KEY_REF).reveal()
     try:
         key = serialization.load_pem_private_key(pem.encode(), password=None)
@@ -134,8 +136,6 @@ def ensure_key() -> Path | None:
     Returns the path when it wrote one. For `make setup` and `up`; any other reference is the
     operator's own.
     """
-    from guards import secrets
-
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -121,7 +121,7 @@ def _chained(old: LogHead, drafts: Sequence[EventDraft]) -> list[Event]:
             actor=draft.actor,
             project=draft.project,
             project_seq=project_seq,
-            facts=draft.facts,
+            facts=dict(draft.facts),
             prev_hash=previous,
         )
         event.hash = previous = chain.link(

@@ -1,0 +1,90 @@
+"""What the database refuses on approvals' tables, whoever writes: frozen intents, one-way moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from approvals.models import Approval, Effect
+from guards import registry
+
+_REQUEST = (
+    "kind",
+    "subject_type",
+    "subject_id",
+    "source_type",
+    "source_id",
+    "account_type",
+    "account_id",
+    "project",
+)
+
+
+def register() -> None:
+    """Register them all. Called once, in `ready()`."""
+    # Not the ciphertext: a new key encrypts the same plaintext again.
+    registry.frozen_columns("approvals.Artifact", ("sha256", "size", "created_at"))
+    registry.append_only("approvals.Observation")
+    registry.frozen_columns("approvals.Hold", (*_REQUEST, "requested_by", "since"))
+    registry.frozen_columns(
+        "approvals.Approval",
+        (
+            *_REQUEST,
+            "hold",
+            "digest",
+            "facts",
+            "payload",
+            "preview",
+            "requested_by",
+            "opened_by",
+            "created_at",
+            "expires_at",
+            "decision",
+        ),
+    )
+    registry.frozen_columns(
+        "approvals.Effect", (*_REQUEST, "approval", "digest", "payload", "facts", "created_at")
+    )
+    registry.refuse_update(
+        "approvals.Approval",
+        "approval_moves",
+        not_a_move("state", Approval.MOVES),
+        "an approval moves forward only",
+    )
+    registry.refuse_update(
+        "approvals.Effect",
+        "effect_moves",
+        not_a_move("phase", Effect.MOVES),
+        "an effect moves forward only",
+    )
+    registry.refuse_update(
+        "approvals.Effect",
+        "effect_mark",
+        MARK_REWRITTEN,
+        "the mark of a contact is written once, with the phase, and never cleared",
+    )
+    registry.register_scopes(
+        "approvals", {"approvals:read": "Read what waits, what was approved and what left."}
+    )
+
+
+#: The mark exists before and is another after, or it appears without the move that makes it.
+MARK_REWRITTEN = (
+    "(OLD.contact_marked_at IS NOT NULL AND (NEW.contact_marked_at IS NULL"
+    " OR NEW.contact_marked_at <> OLD.contact_marked_at))"
+    " OR (OLD.contact_marked_at IS NULL AND NEW.contact_marked_at IS NOT NULL"
+    " AND NOT (OLD.phase = 'intent' AND NEW.phase = 'marked'))"
+)
+
+
+def not_a_move(column: str, moves: Mapping[Any, frozenset[Any]]) -> str:
+    """SQL that is true for an UPDATE which takes `column` where it must not go."""
+    allowed = " OR ".join(
+        f"(OLD.{column} = '{old}' AND NEW.{column} IN ({_listed(new)}))"
+        for old, new in moves.items()
+    )
+    return f"OLD.{column} <> NEW.{column} AND NOT ({allowed})"
+
+
+def _listed(names: frozenset[Any]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

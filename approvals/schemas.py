@@ -1,0 +1,170 @@
+"""Shapes of the API: what waits, what was approved, and what left. Never a body or an address."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ninja import Field, Schema
+
+from approvals.models import Approval, Effect, Hold
+
+
+class ReferenceOut(Schema):
+    """An opaque reference to a row of some app."""
+
+    type: str = Field(examples=["mail.outbound"])
+    id: str = Field(examples=["17"])
+
+
+class HoldOut(Schema):
+    """A draft that waits, or waited, for a person."""
+
+    id: UUID
+    kind: str = Field(examples=["mail.smtp"])
+    subject: ReferenceOut
+    project: str
+    reason: str
+    requested_by: str = Field(examples=["identity:bot"])
+    state: str = Field(examples=["waiting"])
+    since: datetime
+    closed_at: datetime | None
+    closed_by: str
+    answer: str = Field(description="the reason that was given with a no")
+
+    @classmethod
+    def of(cls, hold: Hold) -> HoldOut:
+        """A hold's shape."""
+        return cls(
+            id=hold.pk,
+            kind=hold.kind,
+            subject=_reference(hold),
+            project=hold.project,
+            reason=hold.reason,
+            requested_by=hold.requested_by,
+            state=hold.state,
+            since=hold.since,
+            closed_at=hold.closed_at,
+            closed_by=hold.closed_by,
+            answer=hold.answer,
+        )
+
+
+class ApprovalOut(Schema):
+    """What exactly may happen, and what was answered."""
+
+    id: UUID
+    hold: UUID | None
+    kind: str = Field(examples=["mail.smtp"])
+    subject: ReferenceOut
+    project: str
+    digest: str = Field(description="SHA-256 over exactly what would happen")
+    requested_by: str
+    state: str = Field(examples=["consumed"])
+    created_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+    decided_by: str = Field(examples=["operator:ada"])
+    decided_via: str = Field(examples=["console"])
+    reason: str
+    drifted: str = Field(description="the field that changed after it was shown")
+
+    @classmethod
+    def of(cls, approval: Approval) -> ApprovalOut:
+        """An approval's shape."""
+        return cls(
+            id=approval.pk,
+            hold=approval.hold_id,
+            kind=approval.kind,
+            subject=_reference(approval),
+            project=approval.project,
+            digest=approval.digest,
+            requested_by=approval.requested_by,
+            state=approval.state,
+            created_at=approval.created_at,
+            expires_at=approval.expires_at,
+            decided_at=approval.decided_at,
+            decided_by=approval.decided_by,
+            decided_via=approval.decided_via,
+            reason=approval.reason,
+            drifted=approval.drifted,
+        )
+
+
+class ObservationOut(Schema):
+    """A later look at an effect."""
+
+    at: datetime
+    observer: str
+    outcome: str
+    detail: dict[str, Any]
+
+
+class EffectOut(Schema):
+    """One act that leaves the house at most once."""
+
+    id: UUID
+    approval: UUID
+    kind: str = Field(examples=["mail.smtp"])
+    subject: ReferenceOut
+    project: str
+    digest: str
+    phase: str = Field(examples=["accepted"])
+    reason: str = Field(examples=["smtp-250"])
+    detail: dict[str, Any]
+    created_at: datetime
+    contact_marked_at: datetime | None
+    settled_at: datetime | None
+    acknowledged_by: str
+    observations: list[ObservationOut]
+
+    @classmethod
+    def of(cls, effect: Effect) -> EffectOut:
+        """An effect's shape."""
+        return cls(
+            id=effect.pk,
+            approval=effect.approval_id,
+            kind=effect.kind,
+            subject=_reference(effect),
+            project=effect.project,
+            digest=effect.digest,
+            phase=effect.phase,
+            reason=effect.reason,
+            detail=effect.detail,
+            created_at=effect.created_at,
+            contact_marked_at=effect.contact_marked_at,
+            settled_at=effect.settled_at,
+            acknowledged_by=effect.acknowledged_by,
+            observations=[
+                ObservationOut(
+                    at=seen.at, observer=seen.observer, outcome=seen.outcome, detail=seen.detail
+                )
+                for seen in effect.observations.all()
+            ],
+        )
+
+
+class HoldPage(Schema):
+    """One page of holds."""
+
+    items: list[HoldOut]
+    next_cursor: str | None
+
+
+class ApprovalPage(Schema):
+    """One page of approvals."""
+
+    items: list[ApprovalOut]
+    next_cursor: str | None
+
+
+class EffectPage(Schema):
+    """One page of effects."""
+
+    items: list[EffectOut]
+    next_cursor: str | None
+
+
+def _reference(row: Hold | Approval | Effect) -> ReferenceOut:
+    return ReferenceOut(type=row.subject_type, id=row.subject_id)

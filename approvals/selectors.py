@@ -1,0 +1,143 @@
+"""Reads of the sign-off desk, for its pages and its API."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Prefetch, QuerySet
+
+from approvals import registry
+from approvals.clock import database_now
+from approvals.models import Approval, Effect, Hold
+from approvals.services import artifacts, freezing
+from guards.exceptions import NotFound
+from guards.models import ApiToken, Identity
+from guards.types import Asker
+
+Waiting = TypeVar("Waiting", Hold, Approval)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How much time an approval has: seconds since its snapshot and seconds left, never below 0."""
+
+    now: datetime
+    expires_at: datetime
+    read_seconds_ago: float
+    seconds_left: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a yes comes too late."""
+        return self.seconds_left <= 0
+
+
+def waiting_holds() -> QuerySet[Hold]:
+    """Drafts that wait for a person, oldest first, each with its open approval if it has one.
+
+    `hold.open_approvals` is a list of at most one.
+    """
+    open_approvals = Prefetch(
+        "approvals",
+        queryset=Approval.objects.filter(state__in=Approval.OPEN),
+        to_attr="open_approvals",
+    )
+    waiting = Hold.objects.filter(state=Hold.State.WAITING).order_by("since")
+    return waiting.prefetch_related(open_approvals)
+
+
+def outstanding_unknown() -> QuerySet[Effect]:
+    """Acts of which nobody can tell whether they left, until a person acknowledges each."""
+    return Effect.objects.filter(phase=Effect.Phase.UNKNOWN, acknowledged_at=None).order_by(
+        "created_at"
+    )
+
+
+def approvals() -> QuerySet[Approval]:
+    """All approvals, newest first, with their effect."""
+    return Approval.objects.select_related("effect", "hold").order_by("-created_at")
+
+
+def effects() -> QuerySet[Effect]:
+    """All effects, newest first, with approval and observations."""
+    return (
+        Effect.objects.select_related("approval")
+        .prefetch_related("observations")
+        .order_by("-created_at")
+    )
+
+
+def holds() -> QuerySet[Hold]:
+    """All holds, newest first."""
+    return Hold.objects.order_by("-since")
+
+
+def visible_to(token: ApiToken, rows: QuerySet[Waiting]) -> QuerySet[Waiting]:
+    """The holds or approvals that a token may see.
+
+    A project's token those of its project, an agent's token those that the agent asked for.
+    """
+    if token.project:
+        rows = rows.filter(project=token.project)
+    if token.identity is not None and token.identity.kind == Identity.Kind.AGENT:
+        rows = rows.filter(requested_by=str(Asker("identity", token.identity.handle)))
+    return rows
+
+
+def visible_effects(token: ApiToken) -> QuerySet[Effect]:
+    """The effects of the approvals that a token may see."""
+    return effects().filter(approval__in=visible_to(token, Approval.objects.all()))
+
+
+def visible_effect(token: ApiToken, effect_id: UUID) -> Effect:
+    """One of them; NotFound otherwise."""
+    found = visible_effects(token).filter(pk=effect_id).first()
+    if found is None:
+        raise NotFound(f"there is no effect {effect_id}", field="effect_id")
+    return found
+
+
+def preview(approval: Approval) -> dict[str, object]:
+    """What a person reads before the answer: exactly what would leave.
+
+    SecretUnavailable or ArtifactUnreadable when it cannot be opened: then nothing is approved.
+    """
+    shown: dict[str, object] = json.loads(artifacts.unseal(approval.preview))
+    return shown
+
+
+def payload(approval: Approval) -> bytes:
+    """The exact bytes that would leave, or have left."""
+    return artifacts.unseal(approval.payload)
+
+
+def clock(approval: Approval) -> Clock:
+    """The approval's time, by the database's clock."""
+    now = database_now()
+    return Clock(
+        now=now,
+        expires_at=approval.expires_at,
+        read_seconds_ago=max(0.0, (now - approval.created_at).total_seconds()),
+        seconds_left=max(0.0, (approval.expires_at - now).total_seconds()),
+    )
+
+
+def drift(approval: Approval) -> str | None:
+    """The field that changed since the snapshot, or None. Looks only: approving decides."""
+    if approval.state not in Approval.OPEN:
+        return approval.drifted or None
+    facts = freezing.open_facts(approval)
+    with transaction.atomic():
+        return registry.kind(approval.kind).recheck_in_writer(freezing.subject_of(approval), facts)
+
+
+def kinds_in_use() -> list[str]:
+    """Names of the kinds that something waiting or on its way belongs to."""
+    waiting = Hold.objects.filter(state=Hold.State.WAITING).values_list("kind", flat=True)
+    moving = Effect.objects.filter(phase__in=Effect.OUTSTANDING).values_list("kind", flat=True)
+    return sorted({*waiting, *moving})

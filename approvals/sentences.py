@@ -1,0 +1,40 @@
+"""The phases of an effect, and the reasons why one ended as it did, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from approvals.models import Effect
+
+PHASES: Mapping[str, str] = {
+    Effect.Phase.INTENT: "It is allowed and frozen. Nothing outside has been contacted yet.",
+    Effect.Phase.MARKED: "The one contact is being made, or was when we last heard of it.",
+    Effect.Phase.ACCEPTED: (
+        "The other side took it. Whether it arrived, the transport does not say; "
+        "accepted is the truest word for that."
+    ),
+    Effect.Phase.VERIFIED: "It left, and an independent look found exactly it on the other side.",
+    Effect.Phase.FAILED: "It is certain that it did not leave.",
+    Effect.Phase.UNKNOWN: (
+        "The contact began and no certain answer came back. It may have arrived, or not. "
+        "Trying again could do it twice, so nothing here ever does that by itself."
+    ),
+    Effect.Phase.CANCELLED: "It was given up before anything outside was contacted.",
+}
+
+REASONS: Mapping[str, str] = {
+    "smtp-250": "The mail server confirmed it after the message's last byte.",
+    "connection-lost-after-data": "The connection broke after the message had begun to leave.",
+    "worker-died": "The process that made the contact died in the middle of it.",
+    "deadline": "The time for an answer was over.",
+}
+
+
+def phase_sentence(phase: str) -> str:
+    """What a phase says to a person."""
+    return PHASES[Effect.Phase(phase)]
+
+
+def reason_sentence(reason: str) -> str:
+    """Why it ended so, where we have words for it."""
+    return REASONS.get(reason, "")

@@ -1,0 +1,308 @@
+"""Yes and no to exactly what was shown, and the one step from a yes to its intent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, connection
+
+from approvals import registry, signals
+from approvals.clock import database_now
+from approvals.exceptions import (
+    ApprovalExpired,
+    ApprovalSuperseded,
+    DigestMismatch,
+    EffectAlreadyExists,
+    EffectOutstanding,
+)
+from approvals.models import Approval, Effect, EffectQuerySet, Hold
+from approvals.services import freezing, people, transitions
+from approvals.types import Request
+from guards import process, queue
+from guards.exceptions import AlreadyDecided, Conflict, InvalidInput, NotFound, Refused
+from guards.models import Decision
+from guards.services import decisions
+from guards.services.units import unit_of_work
+from guards.types import Asker, Judgement, Verdict
+
+#: How long the process that installed a policy's intent has to make its contact, in seconds.
+CLAIM_SECONDS = 120
+
+
+def approve(*, approval_id: UUID | str, by: Asker, via: str, digest: str) -> Effect:
+    """Say yes to what was shown: `digest` is what the person saw.
+
+    Consumes the approval and installs its intent in one transaction, then the queue dispatches it.
+    A second click with the same digest gets the same effect. Raises DigestMismatch,
+    ApprovalExpired, ApprovalSuperseded (with the drifted field), AlreadyDecided, EffectOutstanding,
+    OwnAct, NotAPerson.
+    """
+    asked = _found(approval_id)
+    people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
+    if asked.digest != digest:
+        raise DigestMismatch(field="digest")
+    if asked.state == Approval.State.CONSUMED:
+        return Effect.objects.get(approval=asked)
+    facts = freezing.open_facts(asked)
+    try:
+        with unit_of_work(durable=True):
+            answer = _approve_locked(asked.pk, facts, by=by, via=via)
+    except IntegrityError as error:
+        raise _why_not_installed(asked) from error
+    if isinstance(answer, Conflict):
+        raise answer
+    return answer
+
+
+def reject(*, approval_id: UUID | str, by: Asker, via: str, reason: str) -> Approval:
+    """Say no, with a reason that reaches whoever asked. A no needs no clock."""
+    return _refuse(
+        approval_id,
+        by=by,
+        via=via,
+        reason=reason,
+        state=Approval.State.REJECTED,
+        hold_state=Hold.State.REJECTED,
+    )
+
+
+def request_changes(*, approval_id: UUID | str, by: Asker, via: str, reason: str) -> Approval:
+    """Ask for another draft, with a reason that reaches whoever asked."""
+    return _refuse(
+        approval_id,
+        by=by,
+        via=via,
+        reason=reason,
+        state=Approval.State.CHANGES_REQUESTED,
+        hold_state=Hold.State.CHANGES_REQUESTED,
+    )
+
+
+def approve_by_policy(*, request: Request, judgement: Judgement) -> Effect:
+    """An approval that a policy decided: every effect has one, with its Decision.
+
+    Freezes outside the transaction and installs the intent, claimed by this process for
+    `CLAIM_SECONDS`; the caller dispatches it. The same subject asked again gets the same effect, or
+    EffectAlreadyExists when it would now be another act. Refused unless the judgement allows.
+    """
+    if judgement.verdict is not Verdict.ALLOW:
+        raise Refused(f"{request.subject} may not leave: {judgement.rule}", rule=judgement.rule)
+    sealed = freezing.freeze(request)
+    earlier = _earlier_effect(sealed)
+    if earlier is not None:
+        return earlier
+    try:
+        with unit_of_work(durable=True):
+            answer = _approve_sealed(sealed, judgement)
+    except IntegrityError as error:
+        earlier = _earlier_effect(sealed)
+        if earlier is None:
+            raise EffectOutstanding(field="source") from error
+        return earlier
+    if isinstance(answer, Conflict):
+        raise answer
+    return answer
+
+
+def expire_due() -> int:
+    """Move approvals past their time, by the database's clock; how many there were."""
+    moved = 0
+    with unit_of_work(durable=True):
+        due = Approval.objects.select_for_update().filter(
+            state=Approval.State.PENDING, expires_at__lte=database_now()
+        )
+        for approval in due.order_by("created_at"):
+            transitions.move_approval(approval, state=Approval.State.EXPIRED)
+            moved += 1
+    return moved
+
+
+def _approve_locked(
+    approval_id: UUID, facts: Mapping[str, object], *, by: Asker, via: str
+) -> Effect | Conflict:
+    """Inside the transaction. A Conflict that is returned has to be committed before it is told."""
+    approval = _locked(approval_id)
+    if approval.state == Approval.State.CONSUMED:
+        return Effect.objects.get(approval=approval)
+    if approval.state != Approval.State.PENDING:
+        raise _left_behind(approval)
+    lapsed = _lapse(approval, facts)
+    if lapsed is not None:
+        return lapsed
+    transitions.move_approval(
+        approval,
+        state=Approval.State.APPROVED,
+        decided_at=database_now(),
+        decided_by=str(by),
+        decided_via=via,
+    )
+    effect = _consume_and_install(approval)
+    if approval.hold is not None:
+        transitions.close_hold(
+            approval.hold,
+            state=Hold.State.SENT,
+            closed_at=approval.decided_at,
+            closed_by=approval.decided_by,
+        )
+    queue.enqueue("approvals.tasks.dispatch_effect", str(effect.pk))
+    return effect
+
+
+def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Effect | Conflict:
+    decision = decisions.record_decision(
+        judgement=judgement, asker=sealed.request.requested_by, subject=sealed.request.subject
+    )
+    approval = _create_for_policy(sealed, decision)
+    lapsed = _lapse(approval, sealed.clear_facts)
+    if lapsed is not None:
+        return lapsed
+    transitions.move_approval(
+        approval,
+        state=Approval.State.APPROVED,
+        decided_at=approval.created_at,
+        decided_by=f"policy:{judgement.rule}",
+        decided_via=Approval.Via.POLICY,
+    )
+    return _consume_and_install(
+        approval,
+        claimed_by=process.this_process(),
+        fence=1,
+        deadline=approval.created_at + timedelta(seconds=CLAIM_SECONDS),
+    )
+
+
+def _create_for_policy(sealed: freezing.SealedRequest, decision: Decision) -> Approval:
+    now = database_now()
+    approval = Approval.objects.create(
+        created_at=now,
+        expires_at=now + timedelta(seconds=settings.APPROVAL_SECONDS),
+        decision=decision,
+        **sealed.columns(),
+    )
+    signals.approval_changed.send(sender=Approval, approval=approval, old="")
+    return approval
+
+
+def _lapse(approval: Approval, facts: Mapping[str, object]) -> Conflict | None:
+    """Expired by the database's clock, or drifted: move it and say so. Nothing leaves."""
+    if approval.expires_at <= database_now():
+        transitions.move_approval(approval, state=Approval.State.EXPIRED)
+        return ApprovalExpired()
+    kind = registry.kind(approval.kind)
+    drifted = kind.recheck_in_writer(freezing.subject_of(approval), facts)
+    if drifted is None:
+        return None
+    transitions.move_approval(approval, state=Approval.State.SUPERSEDED, drifted=drifted[:64])
+    return _superseded(approval)
+
+
+def _consume_and_install(approval: Approval, **claim: object) -> Effect:
+    """From an approval to its one intent. Opens nothing: the caller's transaction carries both."""
+    if not connection.in_atomic_block:
+        raise RuntimeError(
+            "an approval is consumed inside the transaction that installs its intent"
+        )
+    if Effect.objects.may_have_left(approval.kind, freezing.subject_of(approval)).exists():
+        raise EffectAlreadyExists(f"{freezing.subject_of(approval)} has its one act already")
+    if approval.source_id and _about_same_source(approval).outstanding().exists():
+        raise EffectOutstanding(field="source")
+    transitions.move_approval(approval, state=Approval.State.CONSUMED)
+    effect = Effect.objects.create(
+        approval=approval,
+        digest=approval.digest,
+        payload=approval.payload,
+        facts=approval.facts,
+        created_at=database_now(),
+        **freezing.shared_columns(approval),
+        **claim,
+    )
+    signals.effect_changed.send(sender=Effect, effect=effect, old="")
+    return effect
+
+
+def _refuse(
+    approval_id: UUID | str, *, by: Asker, via: str, reason: str, state: str, hold_state: str
+) -> Approval:
+    if not reason.strip():
+        raise InvalidInput("say why: the reason reaches whoever asked", field="reason")
+    asked = _found(approval_id)
+    people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
+    with unit_of_work(durable=True):
+        approval = _locked(asked.pk)
+        if approval.state != Approval.State.PENDING:
+            raise _left_behind(approval)
+        now = database_now()
+        transitions.move_approval(
+            approval,
+            state=state,
+            decided_at=now,
+            decided_by=str(by),
+            decided_via=via,
+            reason=reason,
+        )
+        if approval.hold is not None:
+            transitions.close_hold(
+                approval.hold, state=hold_state, closed_at=now, closed_by=str(by), answer=reason
+            )
+    return approval
+
+
+def _found(approval_id: UUID | str) -> Approval:
+    found = Approval.objects.select_related("facts").filter(pk=approval_id).first()
+    if found is None:
+        raise NotFound(f"there is no approval {approval_id}", field="approval")
+    return found
+
+
+def _locked(approval_id: UUID) -> Approval:
+    """The approval under its lock, its hold locked before it."""
+    hold_id = Approval.objects.values_list("hold_id", flat=True).get(pk=approval_id)
+    if hold_id is not None:
+        Hold.objects.select_for_update().get(pk=hold_id)
+    return (
+        Approval.objects.select_for_update(of=("self",)).select_related("hold").get(pk=approval_id)
+    )
+
+
+def _left_behind(approval: Approval) -> Conflict:
+    """Why an approval that is no longer pending cannot be answered."""
+    if approval.state == Approval.State.EXPIRED:
+        return ApprovalExpired()
+    if approval.state == Approval.State.SUPERSEDED:
+        return _superseded(approval)
+    return AlreadyDecided(f"this was decided before: it is {approval.get_state_display()}")
+
+
+def _superseded(approval: Approval) -> ApprovalSuperseded:
+    return ApprovalSuperseded(
+        f"{approval.drifted} changed since this was shown: open the draft for review again",
+        field=approval.drifted,
+    )
+
+
+def _earlier_effect(sealed: freezing.SealedRequest) -> Effect | None:
+    """The effect that this very act has had already; EffectAlreadyExists when it was another."""
+    request = sealed.request
+    earlier = Effect.objects.may_have_left(request.kind, request.subject).first()
+    if earlier is not None and earlier.digest != sealed.digest:
+        raise EffectAlreadyExists(f"{request.subject} has had its one act, with other contents")
+    return earlier
+
+
+def _why_not_installed(approval: Approval) -> Conflict:
+    """A unique constraint held where two transactions crossed: say which."""
+    if Effect.objects.may_have_left(approval.kind, freezing.subject_of(approval)).exists():
+        return EffectAlreadyExists()
+    return EffectOutstanding(field="source")
+
+
+def _about_same_source(row: Approval) -> EffectQuerySet:
+    return Effect.objects.filter(
+        account_type=row.account_type,
+        account_id=row.account_id,
+        source_type=row.source_type,
+        source_id=row.source_id,
+    )

@@ -1,0 +1,120 @@
+"""Drafts that wait for a person."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from approvals import registry, signals
+from approvals.clock import database_now
+from approvals.exceptions import EffectAlreadyExists
+from approvals.models import Approval, Effect, Hold
+from approvals.services import freezing, people, transitions
+from approvals.types import Request
+from guards.exceptions import AlreadyDecided, InvalidInput, NotFound
+from guards.services.units import unit_of_work
+from guards.types import Asker, Subject
+
+
+def hold(*, request: Request, reason: str) -> Hold:
+    """Let a draft wait, as long as it must. The same draft waits once: asked again, same hold.
+
+    Joins the caller's unit of work. EffectAlreadyExists when it has left, or may have.
+    """
+    registry.kind(request.kind)
+    columns = freezing.request_columns(request)
+    with unit_of_work():
+        waiting = _waiting(request)
+        if waiting is not None:
+            return waiting
+        if Effect.objects.may_have_left(request.kind, request.subject).exists():
+            raise EffectAlreadyExists(f"{request.subject} has its one act already")
+        held = Hold.objects.create(
+            **columns, reason=reason, requested_by=str(request.requested_by), since=database_now()
+        )
+        signals.held.send(sender=Hold, hold=held)
+    return held
+
+
+def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
+    """Take a fresh snapshot of a waiting draft and start its clock (ADR-016: five minutes).
+
+    An approval of this hold that is still open becomes void: two open pages never approve two
+    snapshots. NotFound, or AlreadyDecided when the draft waits no longer.
+    """
+    people.require_person(by)
+    waiting = _found(hold_id)
+    if waiting.state != Hold.State.WAITING:
+        raise AlreadyDecided(f"the draft no longer waits: it is {waiting.state}")
+    sealed = freezing.freeze(_request(waiting))
+    with unit_of_work(durable=True):
+        locked = Hold.objects.select_for_update().get(pk=waiting.pk)
+        if locked.state != Hold.State.WAITING:
+            raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")
+        _void_open_approvals(locked, drifted="reopened")
+        now = database_now()
+        approval = Approval.objects.create(
+            hold=locked,
+            created_at=now,
+            expires_at=now + timedelta(seconds=settings.APPROVAL_SECONDS),
+            opened_by=str(by),
+            **sealed.columns(),
+        )
+        signals.approval_changed.send(sender=Approval, approval=approval, old="")
+    return approval
+
+
+def withdraw(*, hold_id: UUID | str, by: Asker, reason: str) -> Hold:
+    """Take a waiting draft back: nothing of it leaves. Joins the caller's unit of work."""
+    if not reason.strip():
+        raise InvalidInput("a withdrawal needs a reason", field="reason")
+    with unit_of_work():
+        locked = _found(hold_id, lock=True)
+        transitions.close_hold(
+            locked,
+            state=Hold.State.WITHDRAWN,
+            closed_at=database_now(),
+            closed_by=str(by),
+            answer=reason,
+        )
+        _void_open_approvals(locked, drifted="withdrawn")
+    return locked
+
+
+def _void_open_approvals(held: Hold, *, drifted: str) -> None:
+    still_open = held.approvals.select_for_update().filter(state__in=Approval.OPEN)
+    for approval in still_open.order_by("created_at"):
+        transitions.move_approval(approval, state=Approval.State.SUPERSEDED, drifted=drifted)
+
+
+def _waiting(request: Request) -> Hold | None:
+    return Hold.objects.filter(
+        kind=request.kind,
+        subject_type=request.subject.type,
+        subject_id=request.subject.id,
+        state=Hold.State.WAITING,
+    ).first()
+
+
+def _found(hold_id: UUID | str, *, lock: bool = False) -> Hold:
+    rows = Hold.objects.select_for_update() if lock else Hold.objects.all()
+    found = rows.filter(pk=hold_id).first()
+    if found is None:
+        raise NotFound(f"no draft waits under {hold_id}", field="hold")
+    return found
+
+
+def _request(held: Hold) -> Request:
+    def reference(kind: str, identifier: str) -> Subject | None:
+        return Subject(kind, identifier) if identifier else None
+
+    optional: dict[str, Any] = {
+        "source": reference(held.source_type, held.source_id),
+        "account": reference(held.account_type, held.account_id),
+        "project": held.project,
+    }
+    requested_by = Asker(*held.requested_by.partition(":")[::2])
+    return Request(held.kind, freezing.subject_of(held), requested_by, **optional)

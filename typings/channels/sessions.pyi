@@ -1,0 +1,3 @@
+from typing import Any
+
+def SessionMiddlewareStack(inner: Any) -> Any: ...
