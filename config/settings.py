@@ -104,9 +104,7 @@ TEMPLATES: list[dict[str, Any]] = [
 # --- Database -------------------------------------------------------------------------------------
 
 # One URL: sqlite:///path (the default, inside DATA_DIR) or postgres://user:password@host/name.
-DATABASE_URL = env.str(
-    "DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'countersign.sqlite3'}"
-)
+DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'countersign.sqlite3'}")
 DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url_config(DATABASE_URL)}
 _database = DATABASES["default"]
 if _database["ENGINE"] == "django.db.backends.sqlite3":
@@ -193,9 +191,7 @@ STORAGES: dict[str, dict[str, Any]] = {
         "OPTIONS": {"location": str(DATA_DIR / "files")},
     },
     "mail": {
-        "BACKEND": env.str(
-            "MAIL_STORAGE", default="django.core.files.storage.FileSystemStorage"
-        ),
+        "BACKEND": env.str("MAIL_STORAGE", default="django.core.files.storage.FileSystemStorage"),
         "OPTIONS": {
             "location": str(DATA_DIR / "mail"),
             "file_permissions_mode": 0o600,
@@ -228,9 +224,7 @@ INSTALLATION_KEY_REF = env.str(
     "INSTALLATION_KEY_REF", default=f"file:{DATA_DIR / 'keys' / 'installation.pem'}"
 )
 # Secret reference of the Fernet keys (one a line, newest first) that encrypt artifacts.
-ARTIFACT_KEY_REF = env.str(
-    "ARTIFACT_KEY_REF", default=f"file:{DATA_DIR / 'keys' / 'artifact.key'}"
-)
+ARTIFACT_KEY_REF = env.str("ARTIFACT_KEY_REF", default=f"file:{DATA_DIR / 'keys' / 'artifact.key'}")
 # Where a bare secret name is looked up, and where the console writes a secret given once.
 SECRETS_DIR = Path(env.str("SECRETS_DIR", default=str(DATA_DIR / "secrets")))
 
@@ -248,9 +242,9 @@ MAIL_MAX_BYTES = env.int("MAIL_MAX_BYTES", default=25 * 1024 * 1024)
 MAIL_ALLOW_PLAINTEXT_LOOPBACK = env.bool("MAIL_ALLOW_PLAINTEXT_LOOPBACK", default=False)
 # Automatic replies: at most this many per sender and day, and per identity and hour.
 AUTO_REPLIES_PER_SENDER_PER_DAY = env.int("AUTO_REPLIES_PER_SENDER_PER_DAY", default=1)
-AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int(
-    "AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10
-)
+# Senders that change their address with every mail share a domain: at most this many a day to one.
+AUTO_REPLIES_PER_DOMAIN_PER_DAY = env.int("AUTO_REPLIES_PER_DOMAIN_PER_DAY", default=5)
+AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int("AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10)
 
 # How long an approval stays valid after *open for review*, in seconds (ADR-016).
 APPROVAL_SECONDS = env.int("APPROVAL_SECONDS", default=300)
@@ -321,4 +315,3 @@ from config.logging import configure as _configure_logging  # noqa: E402
 LOGGING = _configure_logging(LOG_FORMAT, LOG_LEVEL)
 
 from config.console import UNFOLD  # noqa: E402, F401
-

@@ -1,6 +1,26 @@
-"""App configuration of mail."""
+"""App configuration of mail: what it registers in the apps below."""
+
+from __future__ import annotations
 
 from django.apps import AppConfig
+
+EVENT_KINDS = {
+    "mail.received": "Mail {number} of {account} was stored: trust {trust}, rule {rule}.",
+    "mail.first-pass": "{messages} older messages of {account} were stored.",
+    "mail.quarantined": "Mail {number} of {account} was quarantined: {reason}.",
+    "mail.trust-changed": "A message's trust changed from {old} to {new}: {reason}.",
+    "mail.released": "Mail {number} of {account} was released by {actor}.",
+    "account.added": "Account {account} was added by {actor}.",
+    "account.changed": "Account {account} was changed by {actor}.",
+    "account.disabled": "Account {account} was switched off by {actor}.",
+    "account.enabled": "Account {account} was switched on by {actor}.",
+    "account.failing": "Account {account} cannot be read: {error}.",
+    "account.recovered": "Account {account} works again.",
+    "outbound.composed": "A reply was written.",
+    "outbound.held": "A reply waits for a person.",
+    "outbound.queued": "A reply waits for its turn: the hourly cap is reached.",
+    "outbound.settled": "A reply is {status}.",
+}
 
 
 class MailConfig(AppConfig):
@@ -8,3 +28,19 @@ class MailConfig(AppConfig):
 
     name = "mail"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register transports, the act, event kinds, scopes, triggers and receivers."""
+        from approvals.registry import register_kind
+        from guards.registry import append_only, register_scopes
+        from mail import checks, receivers  # noqa: F401
+        from mail.adapters import SmtpKind
+        from mail.gateways.imap import ImapTransport
+        from mail.registry import register_transport
+        from teams.registry import register_event_kinds
+
+        register_event_kinds("mail", EVENT_KINDS)
+        register_scopes("mail", {"messages:read": "Read messages this identity may read."})
+        append_only("mail.TrustRecord")
+        register_transport("imap", ImapTransport())
+        register_kind(SmtpKind())

@@ -42,9 +42,7 @@ class Account(models.Model):
         "guards.Identity", on_delete=models.PROTECT, related_name="accounts"
     )
     name = models.SlugField(max_length=64, unique=True)
-    protocol = models.CharField(
-        max_length=8, choices=Protocol.choices, default=Protocol.IMAP
-    )
+    protocol = models.CharField(max_length=8, choices=Protocol.choices, default=Protocol.IMAP)
     provider = models.CharField(
         max_length=16,
         choices=[(p.value, p.value) for p in Provider],
@@ -66,9 +64,7 @@ class Account(models.Model):
     from_address = models.EmailField(max_length=254, blank=True)
     sign_outbound = models.BooleanField(default=False)
     preserves_mime = models.BooleanField(default=True)
-    poll_interval = models.CharField(
-        max_length=4, choices=Interval.choices, default=Interval.M5
-    )
+    poll_interval = models.CharField(max_length=4, choices=Interval.choices, default=Interval.M5)
     tls_skip_verify = models.BooleanField(default=False)
     state = models.CharField(max_length=8, choices=State.choices, default=State.NEW)
     failures = models.PositiveIntegerField(default=0)
@@ -114,9 +110,7 @@ class FolderCursor(models.Model):
     until then nothing notifies and nothing starts.
     """
 
-    account = models.ForeignKey(
-        Account, on_delete=models.CASCADE, related_name="cursors"
-    )
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="cursors")
     folder = models.CharField(max_length=255)
     uidvalidity = models.PositiveBigIntegerField(null=True, blank=True)
     last_uid = models.PositiveBigIntegerField(default=0)
@@ -127,9 +121,7 @@ class FolderCursor(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["account", "folder"], name="cursor_once_per_folder"
-            ),
+            models.UniqueConstraint(fields=["account", "folder"], name="cursor_once_per_folder"),
         ]
 
     def __str__(self) -> str:
@@ -139,9 +131,7 @@ class FolderCursor(models.Model):
 class Thread(models.Model):
     """Messages of one account that answer each other; `root_id` is the first one's Message-ID."""
 
-    account = models.ForeignKey(
-        Account, on_delete=models.CASCADE, related_name="threads"
-    )
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="threads")
     root_id = models.CharField(max_length=998)
     subject = models.CharField(max_length=500, blank=True)
     last_at = models.DateTimeField(default=timezone.now)
@@ -149,9 +139,7 @@ class Thread(models.Model):
     class Meta:
         ordering = ["-last_at"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["account", "root_id"], name="thread_root_once"
-            ),
+            models.UniqueConstraint(fields=["account", "root_id"], name="thread_root_once"),
         ]
 
     def __str__(self) -> str:
@@ -164,7 +152,8 @@ class Message(models.Model):
     `number` is the short per-account id of `inbox`. `sha256` names the raw bytes in the store.
     `trust_*` are the latest verdict, older ones stay in TrustRecord. `rule`, `verdict` and `action`
     repeat the one Decision made at ingest. `execution` is the outbox for pipelines: `due` rows are
-    taken by them, by conditional UPDATE.
+    taken by them, by conditional UPDATE. `replay_key` is what the ledger will know it by, empty for
+    mail that can start nothing.
     """
 
     class Execution(models.TextChoices):
@@ -173,9 +162,7 @@ class Message(models.Model):
         TAKEN = "taken"
         REFUSED = "refused"
 
-    account = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="messages"
-    )
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="messages")
     number = models.PositiveIntegerField()
     thread = models.ForeignKey(
         Thread,
@@ -204,9 +191,7 @@ class Message(models.Model):
     loop_reason = models.CharField(max_length=16, blank=True)
     parser_version = models.PositiveSmallIntegerField(default=1)
 
-    trust_level = models.CharField(
-        max_length=12, choices=[(t.value, t.value) for t in TrustLevel]
-    )
+    trust_level = models.CharField(max_length=12, choices=[(t.value, t.value) for t in TrustLevel])
     trust_reason = models.CharField(
         max_length=32, choices=[(t.value, t.value) for t in TrustReason]
     )
@@ -215,28 +200,24 @@ class Message(models.Model):
     action = models.CharField(max_length=16)
     verdict = models.CharField(max_length=8)
     rule = models.CharField(max_length=32)
-    execution = models.CharField(
-        max_length=8, choices=Execution.choices, default=Execution.NONE
-    )
+    execution = models.CharField(max_length=8, choices=Execution.choices, default=Execution.NONE)
+    replay_key = models.CharField(max_length=64, blank=True)
     revealed_at = models.DateTimeField(null=True, blank=True)
+    released_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]
         constraints = [
-            models.UniqueConstraint(
-                fields=["account", "sha256"], name="message_once_per_account"
-            ),
-            models.UniqueConstraint(
-                fields=["account", "number"], name="message_number_once"
-            ),
+            models.UniqueConstraint(fields=["account", "sha256"], name="message_once_per_account"),
+            models.UniqueConstraint(fields=["account", "number"], name="message_number_once"),
         ]
         indexes = [
             # Threading and loop guard look a message up by its id.
             models.Index(fields=["account", "message_id"], name="message_msgid"),
             # The sweep of what pipelines have not taken yet.
-            models.Index(
-                fields=["execution"], condition=Q(execution="due"), name="message_due"
-            ),
+            models.Index(fields=["execution"], condition=Q(execution="due"), name="message_due"),
+            # A second copy of a signed text that is still waiting to start something.
+            models.Index(fields=["replay_key"], condition=~Q(replay_key=""), name="message_replay"),
             # The console's list and plots by level and day.
             models.Index(fields=["trust_level", "received_at"], name="message_trust_day"),
         ]
@@ -248,9 +229,7 @@ class Message(models.Model):
 class TrustRecord(models.Model):
     """One verdict about one message, append-only: a newer key or parser never erases the older."""
 
-    message = models.ForeignKey(
-        Message, on_delete=models.CASCADE, related_name="trust_records"
-    )
+    message = models.ForeignKey(Message, on_delete=models.PROTECT, related_name="trust_records")
     at = models.DateTimeField(default=timezone.now)
     version = models.PositiveSmallIntegerField(default=1)
     level = models.CharField(max_length=12)
@@ -268,9 +247,7 @@ class TrustRecord(models.Model):
 class Location(models.Model):
     """Where a message lies on its server."""
 
-    message = models.ForeignKey(
-        Message, on_delete=models.CASCADE, related_name="locations"
-    )
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="locations")
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
     folder = models.CharField(max_length=255)
     uidvalidity = models.PositiveBigIntegerField()
@@ -295,9 +272,7 @@ class Recipient(models.Model):
         CC = "cc"
         REPLY_TO = "reply-to"
 
-    message = models.ForeignKey(
-        Message, on_delete=models.CASCADE, related_name="recipients"
-    )
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="recipients")
     kind = models.CharField(max_length=8, choices=Kind.choices)
     name = models.CharField(max_length=500, blank=True)
     address = models.CharField(max_length=254)
@@ -313,7 +288,7 @@ class Part(models.Model):
     """One leaf of a message's MIME tree; its bytes are cut from the raw message when asked for."""
 
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="parts")
-    path = models.CharField(max_length=64)
+    path = models.CharField(max_length=255)
     type = models.CharField(max_length=127)
     name = models.CharField(max_length=255, blank=True)
     size = models.PositiveIntegerField()
@@ -335,11 +310,14 @@ class Outbound(models.Model):
     """One message of ours, composed once. Its bytes live in the approval's artifact, not here.
 
     `origin` says who wrote it (`pipeline:UUID`, `operator:NAME`); `in_reply_to` the message it
-    answers. `automatic` mail carries `Auto-Submitted` and counts against the caps.
+    answers. `automatic` mail carries `Auto-Submitted` and counts against the caps: above the hourly
+    one it waits as `queued`. `submitted_at` is when it took its place under the caps; `reason` a
+    stable word for how it ended.
     """
 
     class Status(models.TextChoices):
         DRAFT = "draft"
+        QUEUED = "queued"
         HELD = "held"
         SENDING = "sending"
         ACCEPTED = "accepted"
@@ -350,9 +328,7 @@ class Outbound(models.Model):
         CANCELLED = "cancelled"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    account = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="outbound"
-    )
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="outbound")
     in_reply_to = models.ForeignKey(
         Message, on_delete=models.PROTECT, null=True, blank=True, related_name="replies"
     )
@@ -367,9 +343,7 @@ class Outbound(models.Model):
     message_id = models.CharField(max_length=998, unique=True)
     automatic = models.BooleanField(default=False)
     executes = models.BooleanField(default=False)
-    status = models.CharField(
-        max_length=10, choices=Status.choices, default=Status.DRAFT
-    )
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.DRAFT)
     hold = models.ForeignKey(
         "approvals.Hold",
         on_delete=models.PROTECT,
@@ -384,12 +358,34 @@ class Outbound(models.Model):
         blank=True,
         related_name="+",
     )
+    reason = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    submitted_at = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)
+
+    #: Outgoing mail whose end is known.
+    SETTLED = frozenset(
+        {
+            Status.ACCEPTED,
+            Status.VERIFIED,
+            Status.UNKNOWN,
+            Status.FAILED,
+            Status.REJECTED,
+            Status.CANCELLED,
+        }
+    )
 
     class Meta:
         ordering = ["-created_at"]
         verbose_name = "outgoing message"
+        indexes = [
+            # The caps on automatic mail, by identity and hour or by recipient and day.
+            models.Index(fields=["automatic", "submitted_at"], name="outbound_caps"),
+            # The sweep of what waits for its turn.
+            models.Index(
+                fields=["created_at"], condition=Q(status="queued"), name="outbound_queued"
+            ),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["origin_type", "origin_id"],

@@ -1,0 +1,222 @@
+"""What mail plugs into approvals: the act `mail.smtp`, one message through one SMTP session.
+
+`freeze` composes and signs, outside any transaction. What it binds is checked again, field by
+field, inside the transaction that consumes the approval, and the account once more before the
+contact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from approvals.types import ContactOutcome, ContactResult, Frozen
+from guards import openpgp
+from guards.exceptions import CountersignError, NotFound, SigningRefused
+from guards.types import Subject
+from mail import endpoints, readback
+from mail.gateways.base import SubmissionResult
+from mail.models import Account, Message, Outbound
+from mail.registry import transport
+from mail.services import accounts, outbound
+from mail.types import ComposedMail
+
+
+class SmtpKind:
+    """Mail by SMTP. It ends `accepted` (250 after DATA), `failed`, `unknown`, or read back."""
+
+    name = outbound.KIND
+    label = "Mail"
+    outcomes = frozenset(ContactOutcome)
+
+    def freeze(self, subject: Subject) -> Frozen:
+        """Compose the exact bytes now; signed where the account signs, never less (DES-020)."""
+        draft = _draft(subject)
+        message = _source(draft)
+        composed = outbound.composed_reply(
+            draft, message=message, text=draft.text, sign=_signer(draft.account)
+        )
+        facts = {
+            **_bound(draft),
+            "envelope_from": composed.envelope_from,
+            "recipients": list(composed.recipients),
+            "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
+        }
+        return Frozen(composed.raw, facts, _preview(draft, message, composed))
+
+    def recheck_in_writer(self, subject: Subject, facts: Mapping[str, object]) -> str | None:
+        """The first bound field that is no longer what was shown; database only."""
+        draft = Outbound.objects.filter(pk=subject.id).first()
+        if draft is None:
+            return "draft"
+        if draft.status in Outbound.SETTLED:
+            return "status"
+        now = _bound(draft)
+        return next((name for name in now if facts.get(name) != now[name]), None)
+
+    def contact(
+        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
+    ) -> ContactResult:
+        """One SMTP session with the frozen bytes. What prevents it before DATA is `failed`."""
+        try:
+            account = accounts.usable(_account_id(facts))
+            if account.revision != facts.get("account_revision"):
+                return ContactResult(ContactOutcome.FAILED, "account-changed")
+            endpoint = endpoints.outgoing(account)
+            submission = transport(account.protocol).submission
+        except CountersignError as error:
+            return ContactResult(ContactOutcome.FAILED, error.code)
+        result = submission.send(
+            endpoint,
+            envelope_from=str(facts["envelope_from"]),
+            recipients=_texts(facts["recipients"]),
+            payload=payload,
+        )
+        return ContactResult(ContactOutcome(result.outcome.value), result.reason, _told(result))
+
+    def readback(
+        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
+    ) -> ContactResult | None:
+        """Find the server's own copy in Sent. A copy that we would file proves nothing (None)."""
+        account = Account.objects.filter(pk=_account_id(facts)).first()
+        if account is None or not (account.server_files_sent and account.sent_folder):
+            return None
+        if not readback.is_filed(account, str(facts["message_id"]), payload):
+            return None
+        return ContactResult(ContactOutcome.VERIFIED, "sent-copy-matches")
+
+
+def _bound(draft: Outbound) -> dict[str, object]:
+    """The fields that must not move between what a person saw and what leaves. JSON only."""
+    account, message = draft.account, draft.in_reply_to
+    return {
+        "account_id": account.pk,
+        "account_revision": account.revision,
+        "account_active": account.state != Account.State.DISABLED,
+        "identity": account.identity.handle,
+        "identity_active": account.identity.is_active,
+        "from": outbound.sender_address(account),
+        "from_name": account.identity.name,
+        "signed_by": account.identity.openpgp_fingerprint if account.sign_outbound else "",
+        "to": list(draft.to),
+        "subject": draft.subject,
+        "text_sha256": hashlib.sha256(draft.text.encode()).hexdigest(),
+        "message_id": draft.message_id,
+        "automatic": draft.automatic,
+        "thread": draft.thread_id,
+        "source": message.pk if message else None,
+        "source_sha256": message.sha256 if message else "",
+        "source_sender": message.sender if message else "",
+        "in_reply_to": message.message_id if message else "",
+        "references": list(message.references) if message else [],
+    }
+
+
+def _preview(draft: Outbound, message: Message, composed: ComposedMail) -> dict[str, Any]:
+    """Everything that a person reads before saying yes; the console lays it out."""
+    account = draft.account
+    return {
+        "from": outbound.sender_address(account),
+        "to": list(composed.recipients),
+        "cc": [],
+        "bcc": [],
+        "reply_to": list(
+            message.recipients.filter(kind="reply-to").values_list("address", flat=True)
+        ),
+        "subject": composed.subject,
+        "date": message_date(composed.raw),
+        "message_id": composed.message_id,
+        "in_reply_to": message.message_id,
+        "references": list(message.references),
+        "text": composed.text,
+        "attachments": [],
+        "signed": account.sign_outbound,
+        "account": account.name,
+        "thread": draft.thread_id,
+        "automatic": draft.automatic,
+        "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
+        "size": len(composed.raw),
+        "source": _source_preview(message),
+    }
+
+
+def _source_preview(message: Message) -> dict[str, Any]:
+    return {
+        "message_pk": message.pk,
+        "from": message.sender,
+        "from_name": message.sender_name,
+        "subject": message.subject,
+        "date": message.date.isoformat() if message.date else None,
+        "message_id": message.message_id,
+        "text": message.text[:4000],
+        "trust_level": message.trust_level,
+        "trust_reason": message.trust_reason,
+        "observed_at": message.received_at.isoformat(),
+    }
+
+
+def message_date(raw: bytes) -> str:
+    """The Date header of a message of ours, as it stands."""
+    for line in raw.split(b"\r\n\r\n", 1)[0].split(b"\r\n"):
+        if line.lower().startswith(b"date:"):
+            return line[5:].strip().decode("ascii", "replace")
+    return ""
+
+
+def _signer(account: Account) -> Callable[[bytes], openpgp.Signature] | None:
+    if not account.sign_outbound:
+        return None
+    identity = account.identity
+    if not account.preserves_mime:
+        raise SigningRefused(
+            f"account {account.name} signs, but its transport changes MIME: signatures would break",
+            field="preserves_mime",
+        )
+    if not (identity.openpgp_fingerprint and identity.gpg_home):
+        raise SigningRefused(
+            f"account {account.name} signs, but {identity.handle} has no key: set gpg_home and "
+            "openpgp_fingerprint",
+            field="openpgp_fingerprint",
+        )
+    return lambda payload: openpgp.sign(
+        home=identity.gpg_home,
+        fingerprint=identity.openpgp_fingerprint,
+        passphrase_ref=identity.passphrase_ref,
+        payload=payload,
+    )
+
+
+def _draft(subject: Subject) -> Outbound:
+    draft = (
+        Outbound.objects.select_related("account__identity", "in_reply_to")
+        .filter(pk=subject.id)
+        .first()
+    )
+    if draft is None:
+        raise NotFound(f"there is no outgoing message {subject.id}")
+    return draft
+
+
+def _source(draft: Outbound) -> Message:
+    if draft.in_reply_to is None:
+        raise NotFound(f"outgoing message {draft.pk} answers nothing")
+    return draft.in_reply_to
+
+
+def _account_id(facts: Mapping[str, object]) -> int:
+    found = facts.get("account_id")
+    return found if isinstance(found, int) else 0
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [str(entry) for entry in value] if isinstance(value, list | tuple) else []
+
+
+def _told(result: SubmissionResult) -> dict[str, object]:
+    return {
+        "code": result.code,
+        "reply": result.reply,
+        "refused": dict(result.refused),
+        "final_dot_sent": result.final_dot_sent,
+    }

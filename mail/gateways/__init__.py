@@ -1,0 +1,1 @@
+"""What lies outside the process: IMAP, SMTP, the raw store; memory siblings beside them."""

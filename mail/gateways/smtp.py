@@ -1,0 +1,242 @@
+"""SMTP through smtplib, driven step by step so that we know exactly what is certain.
+
+`failed` only where the server refused, or where its DATA certainly did not begin; `accepted` only
+for 250 after the final dot; anything between is `unknown`, and nobody tries again (ADR-016).
+"""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import ssl
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from mail.gateways import tls
+from mail.gateways.base import Endpoint, SendOutcome, SubmissionResult
+
+#: Seconds for any one answer before the final dot.
+STEP_SECONDS = 30.0
+#: Seconds for the answer to the final dot: servers scan and store before they say 250.
+FINAL_SECONDS = 60.0
+#: Seconds for the whole session.
+SESSION_SECONDS = 110.0
+
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+_ADDRESS = re.compile(r"[^\s<>\0-\x1f\x7f]+@[^\s<>\0-\x1f\x7f]+")
+
+
+class _Ended(Exception):
+    """The session is over before DATA began: certain, so `failed`."""
+
+    def __init__(self, reason: str, code: int | None = None, reply: bytes | str = b"") -> None:
+        super().__init__(reason)
+        self.result = SubmissionResult(SendOutcome.FAILED, reason, code, _text(reply))
+
+
+class SmtpSubmission:
+    """Submits to a mail server: TLS from the first byte on 465, STARTTLS elsewhere."""
+
+    def send(
+        self, endpoint: Endpoint, *, envelope_from: str, recipients: Sequence[str], payload: bytes
+    ) -> SubmissionResult:
+        """One session, one message, one result."""
+        session: _Session | None = None
+        try:
+            _check(envelope_from, recipients, payload)
+            session = _Session(endpoint, envelope_from)
+            session.authenticate()
+            refused = session.offer(recipients, payload)
+            session.begin_data()
+        except _Ended as ended:
+            return ended.result
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            return _before_data(error)
+        else:
+            return session.deliver(payload, refused)
+        finally:
+            if session is not None:
+                session.close()
+
+
+class _Session:
+    """One connection. Until `begin_data` has returned, every failure is certain."""
+
+    def __init__(self, endpoint: Endpoint, envelope_from: str) -> None:
+        self._endpoint = endpoint
+        self._envelope_from = envelope_from
+        self._ends_at = time.monotonic() + SESSION_SECONDS
+        # Our own name from the address we send as: a look-up of this host may hang, and tells.
+        self._name = envelope_from.rpartition("@")[2].encode("idna").decode("ascii")
+        self._smtp = self._connect()
+
+    def authenticate(self) -> None:
+        """AUTH where the account has a user name."""
+        endpoint = self._endpoint
+        if not endpoint.username:
+            return
+        self._limit(STEP_SECONDS)
+        try:
+            self._smtp.login(endpoint.username, endpoint.password)
+        except smtplib.SMTPAuthenticationError as error:
+            raise _Ended("login-refused", error.smtp_code, error.smtp_error) from error
+
+    def offer(self, recipients: Sequence[str], payload: bytes) -> dict[str, str]:
+        """MAIL and RCPT; the recipients that were refused. All refused ends the session."""
+        code, reply = self._command("mail", self._envelope_from, self._options(recipients, payload))
+        if code != 250:
+            raise _Ended("sender-refused", code, reply)
+        refused: dict[str, str] = {}
+        for recipient in recipients:
+            code, reply = self._command("rcpt", recipient)
+            if code not in (250, 251):
+                refused[recipient] = f"{code} {_text(reply)}"
+        if len(refused) == len(recipients):
+            raise _Ended("recipients-refused", code, reply)
+        return refused
+
+    def begin_data(self) -> None:
+        """DATA: anything but 354 is certain not to be an acceptance."""
+        self._limit(STEP_SECONDS)
+        code, reply = self._smtp.docmd("DATA")
+        if code != 354:
+            raise _Ended("data-refused", code, reply)
+
+    def deliver(self, payload: bytes, refused: dict[str, str]) -> SubmissionResult:
+        """The bytes, then the final dot, then the one answer that counts."""
+        stuffed = re.sub(rb"(?m)^\.", b"..", payload)
+        ending = b"" if stuffed.endswith(b"\r\n") else b"\r\n"
+        dot_sent = False
+        try:
+            self._limit(STEP_SECONDS)
+            self._smtp.send(stuffed + ending)
+            # From here on the server may hold the whole message, even if the write should fail.
+            dot_sent = True
+            self._smtp.send(b".\r\n")
+            self._limit(FINAL_SECONDS)
+            code, reply = self._smtp.getreply()
+        except (smtplib.SMTPException, OSError) as error:
+            return SubmissionResult(
+                SendOutcome.UNKNOWN,
+                "connection-lost-after-data" if dot_sent else "connection-lost-in-data",
+                reply=_text(str(error)),
+                refused=refused,
+                final_dot_sent=dot_sent,
+            )
+        return _final(code, reply, refused)
+
+    def close(self) -> None:
+        """QUIT is a courtesy; its answer changes nothing."""
+        with suppress(smtplib.SMTPException, OSError, ValueError):
+            if self._smtp.sock is not None:
+                self._smtp.sock.settimeout(2.0)
+            self._smtp.quit()
+        with suppress(OSError):
+            self._smtp.close()
+
+    def _connect(self) -> smtplib.SMTP:
+        endpoint, context = self._endpoint, tls.context(self._endpoint)
+        if endpoint.port == tls.SMTPS:
+            made: smtplib.SMTP = smtplib.SMTP_SSL(
+                endpoint.host,
+                endpoint.port,
+                local_hostname=self._name,
+                timeout=STEP_SECONDS,
+                context=context,
+            )
+            made.ehlo_or_helo_if_needed()
+            return made
+        made = smtplib.SMTP(
+            endpoint.host, endpoint.port, local_hostname=self._name, timeout=STEP_SECONDS
+        )
+        try:
+            _secure(made, endpoint, context)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _options(self, recipients: Sequence[str], payload: bytes) -> list[str]:
+        """ESMTP parameters that these bytes and addresses need, where the server has them."""
+        options: list[str] = []
+        limit = self._smtp.esmtp_features.get("size", "")
+        if self._smtp.has_extn("size"):
+            if limit.isdigit() and 0 < int(limit) < len(payload):
+                raise _Ended("message-too-large", reply=f"the server takes {limit} bytes")
+            options.append(f"SIZE={len(payload)}")
+        if not payload.isascii():
+            if not self._smtp.has_extn("8bitmime"):
+                raise _Ended("eight-bit-not-supported")
+            options.append("BODY=8BITMIME")
+        if not all(address.isascii() for address in (self._envelope_from, *recipients)):
+            if not self._smtp.has_extn("smtputf8"):
+                raise _Ended("international-address-not-supported")
+            self._smtp.command_encoding = "utf-8"
+            options.append("SMTPUTF8")
+        return options
+
+    def _command(self, verb: str, address: str, options: Sequence[str] = ()) -> tuple[int, bytes]:
+        self._limit(STEP_SECONDS)
+        if verb == "mail":
+            return self._smtp.mail(address, list(options))
+        return self._smtp.rcpt(address)
+
+    def _limit(self, seconds: float) -> None:
+        """Bound the next step by its own time and by what is left of the session's."""
+        if self._smtp.sock is not None:
+            self._smtp.sock.settimeout(max(1.0, min(seconds, self._ends_at - time.monotonic())))
+
+
+def _secure(made: smtplib.SMTP, endpoint: Endpoint, context: ssl.SSLContext) -> None:
+    """STARTTLS, required: only a literal loopback server may lack it, where a setting says so."""
+    made.ehlo_or_helo_if_needed()
+    if made.has_extn("starttls"):
+        code, reply = made.starttls(context=context)
+        if code != 220:
+            raise _Ended("tls-refused", code, reply)
+        made.ehlo_or_helo_if_needed()
+    elif not endpoint.may_be_plaintext:
+        raise _Ended("tls-required", reply=f"{endpoint.host} offers no STARTTLS")
+
+
+def _check(envelope_from: str, recipients: Sequence[str], payload: bytes) -> None:
+    """Refuse what would mean something else on the wire than it does here."""
+    if not recipients:
+        raise _Ended("no-recipients")
+    for address in (envelope_from, *recipients):
+        if not _ADDRESS.fullmatch(address):
+            raise _Ended("address-invalid", reply=f"{address!r} cannot stand in an envelope")
+    if _BARE.search(payload):
+        raise _Ended("payload-not-canonical", reply="a bare CR or LF would end up as another text")
+
+
+def _before_data(error: Exception) -> SubmissionResult:
+    """A broken session whose DATA did not begin: nothing can have been accepted."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return SubmissionResult(
+            SendOutcome.FAILED, "certificate-refused", reply=_text(error.verify_message)
+        )
+    code = getattr(error, "smtp_code", None)
+    reason = "refused-before-data" if isinstance(code, int) and code >= 400 else "not-connected"
+    return SubmissionResult(
+        SendOutcome.FAILED,
+        reason,
+        code if isinstance(code, int) else None,
+        _text(getattr(error, "smtp_error", b"") or str(error)),
+    )
+
+
+def _final(code: int, reply: bytes, refused: dict[str, str]) -> SubmissionResult:
+    if code == 250:
+        outcome, reason = SendOutcome.ACCEPTED, "smtp-250"
+    elif 400 <= code <= 599:
+        outcome, reason = SendOutcome.FAILED, f"smtp-{code}"
+    else:
+        outcome, reason = SendOutcome.UNKNOWN, "unexpected-reply"
+    return SubmissionResult(outcome, reason, code, _text(reply), refused, final_dot_sent=True)
+
+
+def _text(reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    return " ".join(text.split())[:200]

@@ -1,0 +1,43 @@
+"""Reactions to lower apps' signals: rows or a task, never a contact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.dispatch import receiver
+
+from approvals.models import Effect, Hold
+from approvals.signals import effect_changed, hold_closed
+from guards import queue
+from guards.models import Contact, PinnedKey
+from guards.signals import key_changed
+from mail.models import Outbound
+from mail.services import filing, outbound
+from mail.signals import outbound_changed
+
+
+@receiver(effect_changed, dispatch_uid="mail.follow_effect")
+def follow_effect(effect: Effect, **_: Any) -> None:
+    """An outgoing message's status is what its effect says."""
+    if effect.kind == outbound.KIND:
+        outbound.follow_effect(effect=effect)
+
+
+@receiver(hold_closed, dispatch_uid="mail.follow_hold")
+def follow_hold(hold: Hold, **_: Any) -> None:
+    """A person said no, or the draft was taken back."""
+    if hold.kind == outbound.KIND:
+        outbound.follow_hold(hold=hold)
+
+
+@receiver(outbound_changed, dispatch_uid="mail.file_accepted")
+def file_accepted(outbound: Outbound, **_: Any) -> None:
+    """Accepted mail wants its copy in Sent."""
+    if filing.needs_filing(outbound):
+        queue.enqueue("mail.tasks.file_sent", str(outbound.pk))
+
+
+@receiver(key_changed, dispatch_uid="mail.recompute_trust")
+def recompute_trust(contact: Contact, key: PinnedKey, **_: Any) -> None:
+    """Verdicts rest on pins: look again."""
+    queue.enqueue("mail.tasks.recompute_trust", contact.pk, key.fingerprint)

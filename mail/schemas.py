@@ -1,0 +1,168 @@
+"""Shapes of mail in `/api/v1`. Text from mail is untrusted data, and named so."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+
+from mail.models import Message, Outbound, Part
+from mail.selectors import Readable
+
+#: What stands for whatever the token's identity may not read.
+REDACTED = "[redacted — no read permission]"
+
+
+class MessageOut(Schema):
+    """One message as it may be listed: the subject only where its sender may be read."""
+
+    id: int
+    account: str
+    number: int
+    identity: str
+    received_at: datetime
+    date: datetime | None
+    sender: str
+    sender_name: str
+    subject: str
+    readable: bool
+    message_id: str
+    size: int
+    trust: str
+    trust_reason: str
+    permission: str
+    action: str
+    verdict: str
+    rule: str
+    quarantine: str
+    truncated: bool
+
+    @classmethod
+    def of(cls, row: Readable) -> MessageOut:
+        """The shape of one row."""
+        return cls(**_listed(row))
+
+
+class PartOut(Schema):
+    """One leaf of a message's MIME tree; its name is shown text, never a path."""
+
+    path: str
+    type: str
+    name: str
+    size: int
+    sha256: str
+    is_attachment: bool
+
+    @classmethod
+    def of(cls, part: Part) -> PartOut:
+        """The shape of one part."""
+        return cls(
+            path=part.path,
+            type=part.type,
+            name=part.name,
+            size=part.size,
+            sha256=part.sha256,
+            is_attachment=part.is_attachment,
+        )
+
+
+class MessageDetail(MessageOut):
+    """One message with its untrusted text (null where it may not be read), evidence and parts."""
+
+    untrusted_text: str | None
+    to: list[str]
+    cc: list[str]
+    defects: list[str]
+    trust_evidence: dict[str, Any]
+    parts: list[PartOut]
+
+    @classmethod
+    def of(cls, row: Readable) -> MessageDetail:
+        """The shape of one row with everything that belongs to it."""
+        message = row.message
+        recipients = list(message.recipients.all())
+        return cls(
+            **_listed(row),
+            untrusted_text=message.text if row.readable else None,
+            to=[one.address for one in recipients if one.kind == "to"],
+            cc=[one.address for one in recipients if one.kind == "cc"],
+            defects=message.defects,
+            trust_evidence=message.trust_evidence,
+            parts=[PartOut.of(part) for part in message.parts.all()] if row.readable else [],
+        )
+
+
+class MessagePage(Schema):
+    """Some messages, and the cursor of those that follow."""
+
+    items: list[MessageOut]
+    next_cursor: str | None
+
+
+class OutboundOut(Schema):
+    """One outgoing message and what became of it."""
+
+    id: str
+    account: str
+    to: list[str]
+    subject: str
+    message_id: str
+    in_reply_to: int | None
+    origin: str
+    automatic: bool
+    status: str
+    reason: str
+    created_at: datetime
+    settled_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Outbound) -> OutboundOut:
+        """The shape of one row."""
+        return cls(
+            id=str(row.pk),
+            account=row.account.name,
+            to=row.to,
+            subject=row.subject,
+            message_id=row.message_id,
+            in_reply_to=row.in_reply_to_id,
+            origin=f"{row.origin_type}:{row.origin_id}",
+            automatic=row.automatic,
+            status=row.status,
+            reason=row.reason,
+            created_at=row.created_at,
+            settled_at=row.settled_at,
+        )
+
+
+class OutboundPage(Schema):
+    """Some outgoing messages, and the cursor of those that follow."""
+
+    items: list[OutboundOut]
+    next_cursor: str | None
+
+
+def _listed(row: Readable) -> dict[str, Any]:
+    message: Message = row.message
+    return {
+        "id": message.pk,
+        "account": message.account.name,
+        "number": message.number,
+        "identity": message.account.identity.handle,
+        "received_at": message.received_at,
+        "date": message.date,
+        "sender": message.sender,
+        "sender_name": message.sender_name,
+        "subject": message.subject if row.readable else REDACTED,
+        "readable": row.readable,
+        "message_id": message.message_id,
+        "size": message.size,
+        "trust": message.trust_level,
+        "trust_reason": message.trust_reason,
+        "permission": str(row.permission),
+        "action": message.action,
+        "verdict": message.verdict,
+        "rule": message.rule,
+        "quarantine": message.quarantine,
+        "truncated": message.truncated,
+    }

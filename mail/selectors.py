@@ -1,0 +1,120 @@
+"""Reads of mail: the raw bytes, and what they are worth by the pins and permissions of now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from guards import openpgp
+from guards.exceptions import NotFound
+from guards.models import ApiToken
+from guards.selectors import contact_book, execute_not_before, identities_for
+from guards.services.decisions import decide_read
+from guards.types import Action, Rwx, Verdict
+from mail import admission
+from mail.assessment import Assessment
+from mail.gateways import blobs
+from mail.models import Account, Message, Outbound
+from mail.types import ParsedMessage
+
+
+def raw(message: Message) -> bytes:
+    """The message exactly as it was received; RawMissing where the store lost it."""
+    return blobs.get(message.sha256)
+
+
+def parsed(message: Message) -> ParsedMessage:
+    """The message parsed again from its raw bytes."""
+    return admission.parse(raw(message), surroundings(message.account))
+
+
+def reassess(
+    message: Message,
+    *,
+    now: datetime | None = None,
+    replayed: Callable[[str], bool] | None = None,
+) -> Assessment:
+    """Trust, permission and judgement derived again from the raw bytes, with what counts now.
+
+    The first pass plays no part: who asks has a reason to. `replayed` is the caller's, since only
+    he knows whether the message's own key is in the ledger.
+    """
+    around = surroundings(message.account, now=now)
+    again = admission.parse(raw(message), around)
+    return admission.judge(
+        again,
+        around,
+        received_at=message.internal_date or message.received_at,
+        partial=message.truncated or bool(message.quarantine) or again.quarantine is not None,
+        replayed=replayed,
+    )
+
+
+def surroundings(account: Account, *, now: datetime | None = None) -> admission.Surroundings:
+    """What an assessment of this account's mail rests on, as of now."""
+    return admission.Surroundings(
+        account=account,
+        book=contact_book(),
+        own_addresses=admission.own_addresses(),
+        verifier=openpgp.verifier(),
+        now=now or timezone.now(),
+        not_before=execute_not_before(),
+    )
+
+
+def messages_for(token: ApiToken) -> QuerySet[Message]:
+    """The messages that a token may list: those of its identity's accounts, or all."""
+    return Message.objects.select_related("account__identity").filter(
+        account__identity__in=identities_for(token)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A message, what its sender may ask now, and whether it may be read here."""
+
+    message: Message
+    permission: Rwx
+    readable: bool
+
+
+def readable(messages: Iterable[Message]) -> list[Readable]:
+    """Each message with the permission of now; what an operator released may be read."""
+    book = contact_book()
+    made = []
+    for message in messages:
+        sender = message.sender or None
+        permission = book.rwx(message.account.identity_id, sender)
+        judged = decide_read(action=Action.READ, sender=sender, permission=permission)
+        allowed = judged.verdict is Verdict.ALLOW or message.released_at is not None
+        made.append(Readable(message, permission, allowed))
+    return made
+
+
+def message_for(token: ApiToken, message_id: int) -> Readable:
+    """One message that a token may look at; NotFound for any other."""
+    message = messages_for(token).filter(pk=message_id).first()
+    if message is None:
+        raise NotFound(f"there is no message {message_id} here")
+    return readable([message])[0]
+
+
+def outbound_for(token: ApiToken) -> QuerySet[Outbound]:
+    """What was written for the accounts of a token's identity, or all."""
+    return Outbound.objects.select_related("account").filter(
+        account__identity__in=identities_for(token)
+    )
+
+
+def due_messages() -> QuerySet[Message]:
+    """Messages that were admitted and that no pipeline has taken, oldest first."""
+    return Message.objects.filter(execution=Message.Execution.DUE).order_by("pk")
+
+
+def outbound_of(origin_type: str, origin_id: str) -> Outbound | None:
+    """The one outgoing message of an origin."""
+    return Outbound.objects.filter(origin_type=origin_type, origin_id=origin_id).first()

@@ -1,0 +1,1 @@
+"""Services of mail: the only code that writes its tables."""

@@ -1,0 +1,388 @@
+"""Outgoing mail: drafted once per origin, submitted once, and its status follows its one effect.
+
+A reply goes to the authenticated From and to nobody else (W18). Automatic mail passes the loop
+guard and the caps: above the hourly one it waits in the queue, it is never dropped (invariant 22).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import IntegrityError
+from django.utils import timezone
+
+from approvals.models import Effect, Hold
+from approvals.services import approvals, effects, holds
+from approvals.types import Request
+from guards.exceptions import CountersignError, InvalidInput, NotFound
+from guards.models import Identity
+from guards.selectors import contact_book
+from guards.services import decisions
+from guards.services.units import unit_of_work
+from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdict
+from mail import admission, compose
+from mail.exceptions import ReplyRefused
+from mail.models import Account, Message, Outbound
+from mail.services import records
+from mail.signals import outbound_changed
+from mail.types import ComposedMail, LoopReason
+from teams.services.events import append_event
+
+log = structlog.get_logger(__name__)
+
+KIND = "mail.smtp"
+#: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
+_PIPELINES = ("pipelines.pipeline", "pipelines.stage")
+#: After so long a submission that has no effect was cut off before it could have one.
+_CUT_OFF_AFTER = timedelta(minutes=10)
+
+Status = Outbound.Status
+
+
+def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) -> Outbound:
+    """Write the one reply of an origin to a message's authenticated sender.
+
+    An origin that has one already gets that one back; while it is still a draft its text is
+    replaced. `executes` says that the reply answers a pipeline that ran a stage: then the daily cap
+    does not count. ReplyRefused names the rule; InvalidInput where there is nothing to say.
+    """
+    message = _message(message_id)
+    earlier = _of_origin(origin)
+    if earlier is not None:
+        return _rewrite(earlier, text, executes)
+    _refuse_unless_answerable(message, origin, executes)
+    draft = Outbound(
+        account=message.account,
+        in_reply_to=message,
+        thread_id=message.thread_id,
+        origin_type=origin.type,
+        origin_id=origin.id,
+        to=[message.sender],
+        message_id=_new_message_id(sender_address(message.account)),
+        automatic=origin.type in _PIPELINES,
+        executes=executes,
+    )
+    composed = composed_reply(draft, message=message, text=text, sign=None)
+    draft.subject = records.storable(composed.subject, 10_000)
+    draft.text = records.storable(composed.text, records.TEXT_LIMIT)
+    try:
+        with unit_of_work():
+            draft.save(force_insert=True)
+            _tell(draft, "", "outbound.composed")
+    except IntegrityError:
+        crossed = _of_origin(origin)
+        if crossed is None:
+            raise
+        return crossed
+    return draft
+
+
+def submit(*, outbound_id: UUID | str, asker: Asker) -> Outbound:
+    """Send a draft on its way: held for a person, or through its one effect, by the reply policy.
+
+    Anything but a draft is returned as it is. What prevents the effect is the outbound's `reason`,
+    with status `failed`: certain, since nothing was contacted.
+    """
+    return _submit(_outbound(outbound_id), asker, Status.DRAFT)
+
+
+def release_queued() -> int:
+    """Submit what waits for the hourly cap, oldest first, as far as it allows; how many went."""
+    gone = 0
+    for waiting in Outbound.objects.filter(status=Status.QUEUED).order_by("created_at"):
+        gone += _submit(waiting, SYSTEM, Status.QUEUED).status != Status.QUEUED
+    return gone
+
+
+def settle_cut_off() -> int:
+    """Cancel submissions whose process ended before there was an effect: nothing left. How many."""
+    stale = Outbound.objects.filter(
+        status=Status.SENDING, effect=None, submitted_at__lt=timezone.now() - _CUT_OFF_AFTER
+    )
+    return sum(
+        move(outbound, Status.CANCELLED, from_states=(Status.SENDING,), reason="interrupted")
+        for outbound in stale
+        if not Effect.objects.may_have_left(KIND, subject_of(outbound)).exists()
+    )
+
+
+def follow_effect(*, effect: Effect) -> None:
+    """Take over what became of the effect: inside its own transaction."""
+    outbound = Outbound.objects.filter(pk=effect.subject_id).first()
+    if outbound is None:
+        return
+    status = _BY_PHASE[Effect.Phase(effect.phase)]
+    before = (*_OPEN, Status.ACCEPTED) if status == Status.VERIFIED else _OPEN
+    Outbound.objects.filter(pk=outbound.pk, effect=None).update(effect=effect)
+    move(outbound, status, from_states=before, reason=effect.reason)
+
+
+def follow_hold(*, hold: Hold) -> None:
+    """Take over a person's no: inside its own transaction. A yes shows as an effect."""
+    outbound = Outbound.objects.filter(pk=hold.subject_id).first()
+    ending = _BY_HOLD.get(Hold.State(hold.state))
+    if outbound is not None and ending is not None:
+        status, reason = ending
+        move(outbound, status, from_states=(Status.HELD,), reason=reason)
+
+
+def move(
+    outbound: Outbound, status: str, *, from_states: tuple[str, ...], reason: str = ""
+) -> bool:
+    """One move of a status by conditional UPDATE, announced; False where it was elsewhere."""
+    with unit_of_work():
+        outbound.refresh_from_db(fields=["status"])
+        old = outbound.status
+        if old not in from_states or old == status:
+            return False
+        settled_at = timezone.now() if status in Outbound.SETTLED else None
+        moved = Outbound.objects.filter(pk=outbound.pk, status=old).update(
+            status=status, reason=reason[:64], settled_at=settled_at
+        )
+        if not moved:
+            return False
+        outbound.refresh_from_db()
+        _tell(outbound, old, _EVENTS.get(status))
+    return True
+
+
+def composed_reply(
+    draft: Outbound,
+    *,
+    message: Message,
+    text: str,
+    sign: Callable[[bytes], compose.Signature] | None,
+) -> ComposedMail:
+    """The reply's exact bytes as of now; the Message-ID was fixed when it was drafted."""
+    return compose.compose_reply(
+        from_address=sender_address(draft.account),
+        from_name=draft.account.identity.name,
+        to=tuple(draft.to),
+        original=(message.subject, message.message_id, tuple(message.references)),
+        text=text,
+        automatic=draft.automatic,
+        message_id=draft.message_id,
+        date=timezone.now(),
+        sign=sign,
+    )
+
+
+def sender_address(account: Account) -> str:
+    """What outgoing mail carries as From: the account's own address, else its identity's."""
+    return account.from_address or account.identity.email
+
+
+def subject_of(outbound: Outbound) -> Subject:
+    """How effects, decisions and events name an outgoing message."""
+    return Subject("mail.outbound", str(outbound.pk))
+
+
+_BY_PHASE = {
+    Effect.Phase.INTENT: Status.SENDING,
+    Effect.Phase.MARKED: Status.SENDING,
+    Effect.Phase.ACCEPTED: Status.ACCEPTED,
+    Effect.Phase.VERIFIED: Status.VERIFIED,
+    Effect.Phase.FAILED: Status.FAILED,
+    Effect.Phase.UNKNOWN: Status.UNKNOWN,
+    Effect.Phase.CANCELLED: Status.CANCELLED,
+}
+#: States that an effect may still move.
+_OPEN = (Status.DRAFT, Status.QUEUED, Status.HELD, Status.SENDING)
+_BY_HOLD = {
+    Hold.State.REJECTED: (Status.REJECTED, "rejected"),
+    Hold.State.CHANGES_REQUESTED: (Status.REJECTED, "changes-requested"),
+    Hold.State.WITHDRAWN: (Status.CANCELLED, "withdrawn"),
+}
+_EVENTS = {
+    Status.HELD: "outbound.held",
+    Status.QUEUED: "outbound.queued",
+    **dict.fromkeys(Outbound.SETTLED, "outbound.settled"),
+}
+
+
+def _submit(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
+    if outbound.status != from_state:
+        return outbound
+    identity = outbound.account.identity
+    try:
+        judgement = _judgement(outbound)
+        if identity.reply_policy == Identity.ReplyPolicy.APPROVE:
+            return _hold(outbound, asker, from_state)
+        if not _take_place(outbound, identity, from_state):
+            return outbound
+        return _send(outbound, asker, judgement)
+    except CountersignError as error:
+        log.warning("mail.not_sent", outbound=str(outbound.pk), reason=error.code)
+        move(outbound, Status.FAILED, from_states=(from_state, Status.SENDING), reason=error.code)
+        return outbound
+
+
+def _send(outbound: Outbound, asker: Asker, judgement: Judgement) -> Outbound:
+    effect = approvals.approve_by_policy(request=_request(outbound, asker), judgement=judgement)
+    effects.dispatch(effect_id=effect.pk)
+    outbound.refresh_from_db()
+    return outbound
+
+
+def _hold(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
+    with unit_of_work():
+        held = holds.hold(request=_request(outbound, asker), reason="reply-policy")
+        Outbound.objects.filter(pk=outbound.pk).update(hold=held, submitted_at=timezone.now())
+        move(outbound, Status.HELD, from_states=(from_state,), reason="reply-policy")
+    return outbound
+
+
+def _take_place(outbound: Outbound, identity: Identity, from_state: str) -> bool:
+    """Under the identity's lock: a place below the hourly cap, or the queue."""
+    with unit_of_work():
+        Identity.objects.select_for_update().get(pk=identity.pk)
+        if outbound.automatic and _sent_this_hour(identity) >= _hourly_cap():
+            move(outbound, Status.QUEUED, from_states=(Status.DRAFT,), reason="rate-limit")
+            return False
+        if not move(outbound, Status.SENDING, from_states=(from_state,)):
+            return False
+        Outbound.objects.filter(pk=outbound.pk).update(submitted_at=timezone.now())
+    return True
+
+
+def _judgement(outbound: Outbound) -> Judgement:
+    """A pipeline may answer its own requester; anybody else needs `w` for each recipient."""
+    if not outbound.account.identity.is_active:
+        raise ReplyRefused("the identity of this account is not active", rule="identity-inactive")
+    if outbound.origin_type in _PIPELINES:
+        evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
+        return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)
+    book, identity_id = contact_book(), outbound.account.identity_id
+    judged = decisions.decide_send(
+        permissions={address: book.rwx(identity_id, address) for address in outbound.to}
+    )
+    if judged.verdict is not Verdict.ALLOW:
+        raise ReplyRefused(
+            f"{judged.rule}: not every recipient may be written to", rule=judged.rule
+        )
+    return judged
+
+
+def _refuse_unless_answerable(message: Message, origin: Subject, executes: bool) -> None:
+    if not message.sender:
+        raise ReplyRefused("there is no single sender to answer", rule=LoopReason.NO_IDENTITY)
+    if message.sender.lower() in admission.own_addresses():
+        raise ReplyRefused("our own mail is not answered", rule=LoopReason.OWN_ADDRESS)
+    if not message.account.smtp_host:
+        raise ReplyRefused(
+            f"account {message.account.name} has no SMTP host: set one to answer from it",
+            rule="no-smtp",
+        )
+    if origin.type not in _PIPELINES:
+        return
+    if message.loop_reason:
+        raise ReplyRefused(
+            f"mail of this kind is not answered automatically: {message.loop_reason}",
+            rule=message.loop_reason,
+        )
+    if not executes:
+        _refuse_above_daily_caps(message)
+
+
+def _refuse_above_daily_caps(message: Message) -> None:
+    """What did no work is answered rarely: per sender, and per domain for senders that change."""
+    recent = Outbound.objects.filter(
+        automatic=True, executes=False, created_at__gte=timezone.now() - timedelta(days=1)
+    ).exclude(status__in=(Status.CANCELLED, Status.REJECTED))
+    domain = message.sender.rpartition("@")[2]
+    to_sender = recent.filter(in_reply_to__sender__iexact=message.sender)
+    to_domain = recent.filter(in_reply_to__sender__iendswith=f"@{domain}")
+    if (
+        to_sender.count() >= settings.AUTO_REPLIES_PER_SENDER_PER_DAY
+        or to_domain.count() >= settings.AUTO_REPLIES_PER_DOMAIN_PER_DAY
+    ):
+        raise ReplyRefused(
+            "this sender or its domain was answered automatically today", rule=LoopReason.RATE_LIMIT
+        )
+
+
+def _sent_this_hour(identity: Identity) -> int:
+    since = timezone.now() - timedelta(hours=1)
+    return (
+        Outbound.objects.filter(account__identity=identity, automatic=True, submitted_at__gte=since)
+        .exclude(status=Status.QUEUED)
+        .count()
+    )
+
+
+def _hourly_cap() -> int:
+    return int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
+
+
+def _rewrite(outbound: Outbound, text: str, executes: bool) -> Outbound:
+    """While it is still a draft, an origin's one reply may say something else."""
+    if outbound.status != Status.DRAFT or outbound.in_reply_to is None:
+        return outbound
+    composed = composed_reply(outbound, message=outbound.in_reply_to, text=text, sign=None)
+    with unit_of_work():
+        Outbound.objects.filter(pk=outbound.pk, status=Status.DRAFT).update(
+            text=records.storable(composed.text, records.TEXT_LIMIT), executes=executes
+        )
+    outbound.refresh_from_db()
+    return outbound
+
+
+def _request(outbound: Outbound, asker: Asker) -> Request:
+    source = outbound.in_reply_to
+    return Request(
+        kind=KIND,
+        subject=subject_of(outbound),
+        requested_by=asker,
+        source=records.subject_of(source) if source is not None else None,
+        account=Subject("mail.account", str(outbound.account_id)),
+    )
+
+
+def _of_origin(origin: Subject) -> Outbound | None:
+    return (
+        Outbound.objects.select_related("account__identity", "in_reply_to")
+        .filter(origin_type=origin.type, origin_id=origin.id)
+        .first()
+    )
+
+
+def _message(message_id: int) -> Message:
+    message = Message.objects.select_related("account__identity").filter(pk=message_id).first()
+    if message is None:
+        raise NotFound(f"there is no message {message_id}")
+    return message
+
+
+def _outbound(outbound_id: UUID | str) -> Outbound:
+    outbound = (
+        Outbound.objects.select_related("account__identity", "in_reply_to")
+        .filter(pk=outbound_id)
+        .first()
+    )
+    if outbound is None:
+        raise NotFound(f"there is no outgoing message {outbound_id}")
+    return outbound
+
+
+def _new_message_id(address: str) -> str:
+    domain = address.rpartition("@")[2]
+    if not domain:
+        raise InvalidInput(f"{address!r} has no domain to send from", field="from_address")
+    return f"{uuid.uuid4()}@{domain.lower()}"
+
+
+def _tell(outbound: Outbound, old: str, kind: str | None) -> None:
+    outbound_changed.send(sender=Outbound, outbound=outbound, old=old)
+    if kind is None:
+        return
+    append_event(
+        kind=kind,
+        subject=subject_of(outbound),
+        actor=f"{outbound.origin_type}:{outbound.origin_id}",
+        facts={"status": outbound.status, "reason": outbound.reason, "old": old},
+    )
