@@ -1,0 +1,249 @@
+"""What only the real GnuPG can show: its words, its moods, and how little it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guards.openpgp import SignatureOutcome, SignatureReport
+from guards.openpgp.gnupg import GnuPGVerifier, choose_pins
+from guards.openpgp.packets import MalformedPackets, key_fingerprints, read_signatures
+from guards.openpgp.status import judge_status
+from tests.keys import SESSION_START, Keys, pin_for, public_key, sign_detached
+
+PAYLOAD = b"@agent do it\r\n"
+PINNED = "A" * 40
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+STAMP = int(NOW.timestamp()) - 60
+
+GOOD = [
+    "NEWSIG",
+    f"KEY_CONSIDERED {PINNED} 0",
+    "SIG_ID abc 2026-11-30 1",
+    "GOODSIG AAAAAAAAAAAAAAAA Alice <alice@example.org>",
+    f"VALIDSIG {PINNED} 2026-11-30 {STAMP} 0 4 0 22 8 00 {PINNED}",
+]
+
+
+@pytest.fixture
+def signature(keys: Keys) -> bytes:
+    """Alice's good one, made before a test hides the real gpg."""
+    return sign_detached(keys.alice, PAYLOAD)
+
+
+def _judge(lines: list[str], *, exit_code: int = 0) -> SignatureReport:
+    output = "".join(f"[GNUPG:] {line}\n" for line in lines).encode()
+    return judge_status(output, exit_code=exit_code, fingerprint=PINNED, now=NOW)
+
+
+def _verify(keys: Keys, signature: bytes, *pinned: str, **options: object) -> SignatureReport:
+    return GnuPGVerifier().verify(
+        signed=options.get("signed", PAYLOAD),  # type: ignore[arg-type]
+        signature=signature,
+        pins=[pin_for(getattr(keys, name)) for name in pinned],
+        now=options.get("now"),  # type: ignore[arg-type]
+    )
+
+
+def test_the_words_of_a_good_signature_are_good() -> None:
+    report = _judge(GOOD)
+    assert report.outcome is SignatureOutcome.GOOD
+    assert report.status == ("GOODSIG", "VALIDSIG")
+
+
+def test_words_that_good_mail_has_and_words_to_come_change_nothing() -> None:
+    extra = [
+        "KEYEXPIRED 1700000000", "NOTATION_NAME x@y", "NOTATION_DATA z", "POLICY_URL http://x",
+        "TRUST_ULTIMATE 0 pgp", "PROGRESS x", "VERIFICATION_COMPLIANCE_MODE 23", "NEW_WORD_OF_2031",
+    ]  # fmt: skip
+    assert _judge([*extra, *GOOD, *extra]).outcome is SignatureOutcome.GOOD
+
+
+@pytest.mark.fault("pgp-verify-20")
+@pytest.mark.parametrize("index", [0, 3, 4])
+def test_a_word_that_is_missing_or_unknown_is_never_a_pass(index: int) -> None:
+    """Negative control for the closed mapping: without any one of the three it is not good."""
+    without = GOOD[:index] + GOOD[index + 1 :]
+    assert _judge(without).outcome is SignatureOutcome.BAD_SIGNATURE
+    renamed = [*GOOD[:index], "BEST" + GOOD[index], *GOOD[index + 1 :]]
+    assert _judge(renamed).outcome is SignatureOutcome.BAD_SIGNATURE
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("BADSIG A x", "bad-signature"),
+        ("EXPSIG A x", "expired-signature"),
+        ("EXPKEYSIG A x", "expired-key"),
+        ("REVKEYSIG A x", "revoked-key"),
+        ("ERRSIG A 22 8 00 1 9 -", "bad-signature"),
+        ("ERRSIG A 1 1 00 1 5 -", "weak-hash"),
+        ("ERRSIG", "bad-signature"),
+        ("NODATA 4", "no-signature-data"),
+        ("NEWSIG", "several-signatures"),
+        (GOOD[3], "several-signatures"),
+        (GOOD[4], "several-signatures"),
+    ],
+)
+def test_a_refusing_word_beside_good_ones_refuses(line: str, outcome: str) -> None:
+    assert _judge([*GOOD, line]).outcome.value == outcome
+    assert _judge([line, *GOOD]).outcome.value == outcome
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (f"VALIDSIG {PINNED} d {STAMP} 0 4 0 22 2 00 {PINNED}", "weak-hash"),
+        (f"VALIDSIG {PINNED} d {STAMP} 0 4 0 22 3 00 {PINNED}", "weak-hash"),
+        (f"VALIDSIG {PINNED} d {STAMP} 0 4 0 22 8 10 {PINNED}", "bad-signature"),
+        (f"VALIDSIG {PINNED} d {STAMP} 0 4 0 22 8 00 {'B' * 40}", "bad-signature"),
+        (f"VALIDSIG {'B' * 40} d {STAMP} 0 4 0 22 8 01 {PINNED}", "good"),
+        (f"VALIDSIG {PINNED} d {STAMP + 7200} 0 4 0 22 8 00 {PINNED}", "future-signature"),
+        (f"VALIDSIG {PINNED} d 20261130T110000 0 4 0 22 10 00 {PINNED}", "good"),
+        (f"VALIDSIG {PINNED} d {STAMP} 0 4 0 22 8 00", "bad-signature"),
+        (f"VALIDSIG {PINNED} d never 0 4 0 22 8 00 {PINNED}", "bad-signature"),
+    ],
+)
+def test_the_fields_of_validsig_decide(line: str, outcome: str) -> None:
+    assert _judge([*GOOD[:4], line]).outcome.value == outcome
+
+
+def test_an_exit_code_can_refuse_but_never_pass() -> None:
+    assert _judge(GOOD, exit_code=2).outcome is SignatureOutcome.BAD_SIGNATURE
+    assert _judge([], exit_code=0).outcome is SignatureOutcome.BAD_SIGNATURE
+
+
+@pytest.mark.fault("W3")
+def test_a_notation_that_prints_another_fingerprint_steers_nothing(keys: Keys) -> None:
+    lie = f"x@y=%0A[GNUPG:] VALIDSIG {keys.alice.fingerprint} using key {keys.alice.fingerprint}"
+    signature = sign_detached(keys.mallory, PAYLOAD, notation=lie)
+    report = _verify(keys, signature, "alice", "mallory")
+    assert report.outcome is SignatureOutcome.GOOD
+    assert report.signer == keys.mallory.fingerprint
+    assert _verify(keys, signature, "alice").outcome is SignatureOutcome.UNPINNED_KEY
+
+
+@pytest.mark.fault("W9")
+def test_a_signing_subkey_counts_for_its_primary(keys: Keys) -> None:
+    report = _verify(keys, sign_detached(keys.with_subkey, PAYLOAD), "alice", "with_subkey")
+    assert report.outcome is SignatureOutcome.GOOD
+    assert report.signer == keys.with_subkey.fingerprint
+    assert keys.with_subkey.signing_fingerprint != keys.with_subkey.fingerprint
+
+
+@pytest.mark.parametrize("options", [{"armor": False}, {"text_mode": True}, {"hash": "SHA512"}])
+def test_binary_text_mode_and_longer_hashes_are_fine(keys: Keys, options: dict) -> None:
+    signature = sign_detached(keys.alice, PAYLOAD, **options)
+    assert _verify(keys, signature, "alice").outcome is SignatureOutcome.GOOD
+
+
+@pytest.mark.fault("W8")
+def test_a_short_suffix_of_a_fingerprint_is_not_enough(keys: Keys) -> None:
+    pin = pin_for(keys.alice)
+    assert choose_pins([pin], keys.alice.fingerprint) == [pin]
+    assert choose_pins([pin], keys.alice.key_id) == [pin]
+    assert choose_pins([pin], keys.alice.fingerprint[-8:]) == []
+    assert choose_pins([pin], None) == []
+
+
+def test_something_after_a_whole_signature_is_a_bad_signature(keys: Keys) -> None:
+    signature = sign_detached(keys.alice, PAYLOAD, armor=False)
+    assert _verify(keys, signature + b"\xcb\x01a", "alice").outcome.value == "bad-signature"
+    assert _verify(keys, signature + b"text", "alice").outcome.value == "bad-signature"
+    assert _verify(keys, signature[:-1], "alice").outcome.value == "no-signature-data"
+    assert _verify(keys, b"\x00" * 70_000, "alice").outcome.value == "bad-signature"
+
+
+def test_a_flipped_bit_in_a_signature_never_changes_what_a_good_one_says(keys: Keys) -> None:
+    """Some bits are not signed (unhashed area, lengths of numbers): they must not matter."""
+    signature = sign_detached(keys.alice, PAYLOAD, armor=False)
+    whole = _verify(keys, signature, "alice")
+    for offset in range(0, len(signature), 5):
+        flipped = bytearray(signature)
+        flipped[offset] ^= 0x01
+        report = _verify(keys, bytes(flipped), "alice")
+        assert report.outcome is not SignatureOutcome.GOOD or report == whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300))
+def test_reading_packets_of_any_bytes_ends_in_facts_or_a_refusal(content: bytes) -> None:
+    for prefix in (b"", b"\x88", b"\xc2", b"-----BEGIN PGP SIGNATURE-----\n\n"):
+        try:
+            read_signatures(prefix + content)
+        except MalformedPackets:
+            continue
+
+
+def test_a_public_key_names_its_primary_first(keys: Keys) -> None:
+    found = key_fingerprints(public_key(keys.with_subkey))
+    assert found[0] == keys.with_subkey.fingerprint
+    assert keys.with_subkey.signing_fingerprint in found[1:]
+
+
+def _stand_in(folder: Path, script: str) -> str:
+    """A program called gpgv (and gpg) that behaves as told; the PATH that has it."""
+    for name in ("gpgv", "gpg"):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    return f"{folder}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 2", "kill -SEGV $$", "exec sleep 60", "sleep 60 & wait", "exit 127"],
+)
+def test_gnupg_that_fails_or_hangs_is_unavailable_and_leaves_nobody_behind(
+    keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setenv("PATH", _stand_in(tmp_path, f"echo $$ > {tmp_path}/pid\n{script}"))
+    report = GnuPGVerifier(timeout=1).verify(
+        signed=PAYLOAD,
+        signature=signature,
+        pins=[pin_for(keys.alice)],
+        now=None,
+    )
+    assert report.outcome is SignatureOutcome.VERIFIER_UNAVAILABLE
+    assert report.signer == keys.alice.fingerprint
+    _assert_group_is_gone(int((tmp_path / "pid").read_text()))
+
+
+def _assert_group_is_gone(group: int) -> None:
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process group {group} is still there")
+
+
+def test_gnupg_that_is_missing_is_unavailable(
+    keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for now in (None, SESSION_START - timedelta(days=1)):
+        report = GnuPGVerifier().verify(
+            signed=PAYLOAD, signature=signature, pins=[pin_for(keys.alice)], now=now
+        )
+        assert report.outcome is SignatureOutcome.VERIFIER_UNAVAILABLE
+        assert "not installed" in report.detail
+
+
+@pytest.mark.fault("pgp-verify-19")
+def test_verifying_writes_nothing_anywhere(
+    keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GNUPGHOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for now in (None, SESSION_START - timedelta(minutes=10)):
+        _verify(keys, signature, "alice", now=now)
+    assert list(tmp_path.iterdir()) == []
