@@ -33,10 +33,11 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Child:
-    """One long-lived `manage.py` command."""
+    """One long-lived `manage.py` command. One that others need `outlives` them at the end."""
 
     name: str
     command: Sequence[str]
+    outlives: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     output: IO[bytes] | None = None
     process: subprocess.Popen[bytes] | None = None
@@ -128,11 +129,13 @@ class Supervisor:
 
     def stop_all(self) -> None:
         """Ask every child to stop, give them `GRACE` seconds together, end what is left."""
-        for child in self.children:
-            child.ask_to_stop()
         until = time.monotonic() + GRACE
-        for child in self.children:
-            child.wait_for_end(until)
+        for outlives in (False, True):
+            leaving = [child for child in self.children if child.outlives is outlives]
+            for child in leaving:
+                child.ask_to_stop()
+            for child in leaving:
+                child.wait_for_end(until)
         self.children.clear()
 
 

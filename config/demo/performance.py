@@ -55,6 +55,7 @@ def start_mail(world: World, supervisor: Supervisor, ports: Ports | None = None)
             *("--imap-port", str(wanted.imap), "--imaps-port", str(wanted.imaps)),
             *("--smtp-port", str(wanted.smtp), "--smtps-port", str(wanted.smtps)),
         ],
+        outlives=True,
         output=sys.stderr.buffer,
     )
     supervisor.start(child)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,10 @@ class Command(BaseCommand):
                 f"The embedded mail server needs {missing.name}: "
                 "install requirements/demo.txt (make setup does)."
             ) from None
+        # Its libraries tell every line of every session.
+        warnings.filterwarnings("ignore", message="Requiring AUTH while not requiring TLS")
+        for name in ("mail.log", "pymap"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         directory: Path = options["directory"]
         server = embedded_mail.EmbeddedMail(
             directory=directory,
