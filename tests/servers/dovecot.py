@@ -52,7 +52,6 @@ class DovecotServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _prepare(self) -> None:
-        (self.directory / "users").touch()
         (self.directory / "mail").mkdir()
         self.directory.chmod(0o755)
         if os.getuid() == 0:
@@ -65,10 +64,7 @@ class DovecotServer:
 
     def new_user(self) -> str:
         """A mailbox nobody used before; its password is `PASSWORD`."""
-        name = f"u{uuid.uuid4().hex[:10]}"
-        with (self.directory / "users").open("a") as users:
-            users.write(f"{name}:{{PLAIN}}{PASSWORD}\n")
-        return name
+        return f"u{uuid.uuid4().hex[:10]}"
 
     def connect(self, user: str) -> imaplib.IMAP4:
         """A logged-in client over STARTTLS that checks no certificate."""
@@ -139,8 +135,8 @@ first_valid_gid = 1
 mail_max_userip_connections = 200
 mail_location = maildir:{directory}/mail/%u
 passdb {{
-  driver = passwd-file
-  args = {directory}/users
+  driver = static
+  args = password={PASSWORD}
 }}
 userdb {{
   driver = static
@@ -179,8 +175,8 @@ mail_max_userip_connections = 200
 mail_driver = maildir
 mail_home = {directory}/mail/%{{user}}
 mail_path = {directory}/mail/%{{user}}
-passdb passwd-file {{
-  passwd_file_path = {directory}/users
+passdb static {{
+  password = {PASSWORD}
 }}
 userdb static {{
   fields {{

@@ -1,0 +1,100 @@
+"""Fixtures of mail: a server in memory behind the `imap` protocol, and an agent with a mailbox."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mail import registry
+from mail.gateways.base import Endpoint, Transport
+from mail.gateways.imap import ImapTransport
+from mail.gateways.memory import MemoryServer, MemoryTransport
+from tests.mail.factories import AccountFactory, IdentityFactory
+from tests.servers.dovecot import PASSWORD as DOVECOT_PASSWORD
+
+SECRET = "mailbox-secret"
+
+
+@pytest.fixture
+def mail_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryServer]:
+    """A server in memory; every account of the test speaks to it."""
+    monkeypatch.setenv("MAIL_SECRET", SECRET)
+    server = MemoryServer()
+    real = registry.transport("imap")
+    registry.register_transport("imap", MemoryTransport(server))
+    yield server
+    registry.register_transport("imap", real)
+
+
+@pytest.fixture
+def account(db: None, mail_server: MemoryServer):
+    """An agent's mailbox on the server in memory."""
+    identity = IdentityFactory(handle="agent", email="agent@agents.test", reply_policy="auto")
+    mail_server.add_user("agent@agents.test", SECRET)
+    return AccountFactory(identity=identity, sent_folder="")
+
+
+@dataclass
+class Box:
+    """One real or memory mailbox for contract tests."""
+
+    transport: Transport
+    endpoint: Endpoint
+    deliver: object
+    second: object = None
+
+
+@pytest.fixture(params=["memory", "embedded", "dovecot"])
+def box(request: pytest.FixtureRequest) -> Box:
+    """A fresh mailbox behind each gateway that has to keep the contract."""
+    return request.getfixturevalue(f"{request.param}_box")
+
+
+@pytest.fixture
+def memory_box() -> Box:
+    server = MemoryServer()
+    server.add_user("user", SECRET)
+    return Box(
+        MemoryTransport(server),
+        Endpoint("127.0.0.1", 1143, "user", SECRET),
+        lambda raw: server.deliver("user", raw),
+    )
+
+
+@pytest.fixture
+def dovecot_box(dovecot) -> Box:
+    user = dovecot.new_user()
+    endpoint = Endpoint(
+        dovecot.host, dovecot.imap_port, user, DOVECOT_PASSWORD, skip_verify=True
+    )
+    return Box(ImapTransport(), endpoint, lambda raw: dovecot.append(user, raw))
+
+
+@pytest.fixture
+def embedded_box(short_directory: Path) -> Iterator[Box]:
+    from config.embedded_mail import EmbeddedMail, Mailbox
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def call(coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
+
+    server = EmbeddedMail(
+        directory=short_directory, mailboxes=[Mailbox("user@agents.test", SECRET)]
+    )
+    ports = call(server.__aenter__())
+    yield Box(
+        ImapTransport(),
+        Endpoint("127.0.0.1", ports.imap, "user@agents.test", SECRET),
+        lambda raw: call(server.deliver("user@agents.test", raw)),
+    )
+    call(server.__aexit__(None, None, None))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(5)
