@@ -14,11 +14,12 @@ class GuardsConfig(AppConfig):
 
     def ready(self) -> None:
         """Protect the tables that must not change, name the scopes, fence the queue."""
-        from guards import checks, registry, triggers
+        from guards import book_rules, checks, registry, triggers
         from guards.queue import installation
 
         registry.append_only("guards.Decision")
         registry.append_only("guards.ReplayEntry")
+        book_rules.register()
         registry.register_scopes(
             "guards",
             {

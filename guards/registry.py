@@ -1,4 +1,4 @@
-"""What upper apps plug into guards in their `ready()`: protected tables, and scopes of tokens."""
+"""What upper apps plug into guards in their `ready()`: what the database refuses, and scopes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,25 @@ class Protection:
     columns: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """What one row may never become, as SQL that SQLite and PostgreSQL read alike.
+
+    `broken` is a condition over `NEW` (and `OLD`, where only updates are meant); `events` are
+    `insert` and `update`. `serialised` makes writers of such rules wait for each other on
+    PostgreSQL: for conditions that look into other tables.
+    """
+
+    model_label: str
+    name: str
+    broken: str
+    message: str
+    events: tuple[str, ...] = ("insert", "update")
+    serialised: bool = False
+
+
 _protections: dict[str, Protection] = {}
+_row_rules: dict[str, RowRule] = {}
 _scopes: dict[str, str] = {}
 
 
@@ -33,6 +51,21 @@ def frozen_columns(model_label: str, columns: tuple[str, ...]) -> None:
 def protections() -> Iterable[Protection]:
     """All protected tables, by label."""
     return [_protections[label] for label in sorted(_protections)]
+
+
+def refuse_rows(rule: RowRule) -> None:
+    """Refuse what this rule calls broken. Its name is unique in the house."""
+    _row_rules[rule.name] = rule
+
+
+def refuse_update(model_label: str, name: str, when: str, message: str) -> None:
+    """Refuse an UPDATE for which the SQL condition over `OLD` and `NEW` is true."""
+    refuse_rows(RowRule(model_label, name, when, message, events=("update",)))
+
+
+def row_rules() -> Iterable[RowRule]:
+    """All rules on rows, by name."""
+    return [_row_rules[name] for name in sorted(_row_rules)]
 
 
 def missing_triggers() -> list[str]:

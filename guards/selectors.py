@@ -86,6 +86,23 @@ def contact_book() -> ContactBook:
     return ContactBook(exact, tuple(globs), _pins({entry.id: entry for entry in entries}))
 
 
+def is_pattern(text: str) -> bool:
+    """Whether this text is a pattern over addresses, and not one address."""
+    return patterns.is_pattern(text)
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse a malformed pattern (InvalidInput)."""
+    patterns.validate(pattern)
+
+
+def address_matches(pattern: str, address: str) -> bool:
+    """Whether an address is this one, or fits this pattern; case does not matter."""
+    if not patterns.is_pattern(pattern):
+        return fold(pattern) == fold(address)
+    return patterns.matches(fold(pattern), fold(address))
+
+
 def default_identity() -> Identity | None:
     """The identity that is meant where none is named."""
     return Identity.objects.filter(is_default=True, is_active=True).first()

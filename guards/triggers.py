@@ -1,9 +1,8 @@
 """Triggers: what the database itself refuses, whoever writes (W22, DES-019).
 
-Two kinds. *Protections* keep append-only tables and frozen columns; apps register them. *Book
-rules* keep the address book sound across its tables. Both render for SQLite and PostgreSQL, and
-are installed after every migration; on SQLite they are lifted before one, because a table rebuild
-drops some of them silently and stumbles over others.
+Apps register what they want kept: append-only tables, frozen columns, and rules on rows. All render
+for SQLite and PostgreSQL and are installed after every migration. On SQLite they are lifted before
+one, because a table rebuild drops some of them silently and stumbles over others.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from guards import registry
-from guards.book_rules import BOOK_RULES, BookRule
 
 _PREFIX = "cs_"
 _FUNCTION = "countersign_refuse"
@@ -40,6 +38,7 @@ class Standing:
 
     table: str
     text: str | None
+    enabled: bool
 
 
 def install(app_label: str, using: str = DEFAULT_DB_ALIAS) -> None:
@@ -79,8 +78,9 @@ def missing(using: str = DEFAULT_DB_ALIAS) -> list[str]:
 
 def protected_apps() -> list[str]:
     """Labels of the apps whose tables hold triggers."""
-    labels = {protection.model_label.split(".")[0] for protection in registry.protections()}
-    return sorted(labels | {rule.model_label.split(".")[0] for rule in BOOK_RULES})
+    labels = [protection.model_label for protection in registry.protections()]
+    labels += [rule.model_label for rule in registry.row_rules()]
+    return sorted({label.split(".")[0] for label in labels})
 
 
 def install_after_migration(sender: AppConfig, using: str, **_: object) -> None:
@@ -103,7 +103,7 @@ def _expected(connection: BaseDatabaseWrapper, app_label: str) -> Iterator[Trigg
         model = apps.get_model(protection.model_label)
         if model._meta.app_label == app_label:
             yield from render_protection(model, protection)
-    for rule in BOOK_RULES:
+    for rule in registry.row_rules():
         model = apps.get_model(rule.model_label)
         if model._meta.app_label == app_label:
             yield from render_rule(model, rule)
@@ -111,14 +111,17 @@ def _expected(connection: BaseDatabaseWrapper, app_label: str) -> Iterator[Trigg
 
 def _columns(model: type[Model], protection: registry.Protection) -> list[str]:
     """The database's names of the frozen fields, the primary key always among them."""
-    names = {field.name: field.column for field in model._meta.concrete_fields}
-    names |= {field.attname: field.column for field in model._meta.concrete_fields}
-    key = model._meta.pk
-    return sorted({key.column, *(names[column] for column in protection.columns)})
+    columns = {model._meta.pk.column or ""}
+    for name in protection.columns:
+        matching = [f for f in model._meta.concrete_fields if name in (f.name, f.attname)]
+        if not matching:
+            raise LookupError(f"{protection.model_label} has no field {name!r} to freeze")
+        columns.update(field.column or "" for field in matching)
+    return sorted(columns)
 
 
 def _unique_columns(model: type[Model]) -> list[str]:
-    return [field.column for field in model._meta.concrete_fields if field.unique]
+    return [field.column or "" for field in model._meta.concrete_fields if field.unique]
 
 
 def _sentence(model: type[Model], protection: registry.Protection) -> str:
@@ -126,6 +129,10 @@ def _sentence(model: type[Model], protection: registry.Protection) -> str:
     if protection.columns:
         return f"{table} keeps its {', '.join(_columns(model, protection))}, and its rows"
     return f"{table} is append-only"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 # --- SQLite ---------------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ def _sqlite_trigger(table: str, name: str, event: str, condition: str, message: 
         name,
         (
             f'CREATE TRIGGER "{name}" BEFORE {event} ON "{table}" FOR EACH ROW{when} '
-            f"BEGIN SELECT RAISE(ABORT, '{message}'); END",
+            f"BEGIN SELECT RAISE(ABORT, {_quoted(message)}); END",
         ),
     )
 
@@ -163,9 +170,9 @@ def _sqlite_protection(model: type[Model], protection: registry.Protection) -> I
         yield _sqlite_trigger(table, name, event.upper(), condition, message)
 
 
-def _sqlite_rule(model: type[Model], rule: BookRule) -> Iterator[Trigger]:
+def _sqlite_rule(model: type[Model], rule: registry.RowRule) -> Iterator[Trigger]:
     table = model._meta.db_table
-    for event in ("insert", "update"):
+    for event in rule.events:
         name = f"{_PREFIX}{rule.name}_on_{event}"
         yield _sqlite_trigger(table, name, event.upper(), rule.broken, rule.message)
 
@@ -178,8 +185,8 @@ _REFUSE = (
     "END $$"
 )
 
-#: Two transactions must not each see the book without the other's row: book rules take this lock.
-_BOOK_LOCK = 0x626F6F6B
+#: Two transactions must not each see the tables without the other's row: serialised rules lock.
+_ROW_RULE_LOCK = 0x626F6F6B
 
 
 def _postgresql_protection(
@@ -198,21 +205,22 @@ def _postgresql_protection(
         name = f"{_PREFIX}{table}_keeps_on_{event}"
         create = (
             f'CREATE TRIGGER "{name}" BEFORE {event.upper()} ON "{table}" {scope} '
-            f"EXECUTE FUNCTION {_FUNCTION}('{message}')"
+            f"EXECUTE FUNCTION {_FUNCTION}({_quoted(message)})"
         )
         yield Trigger(table, name, (_REFUSE, create))
 
 
-def _postgresql_rule(model: type[Model], rule: BookRule) -> Iterator[Trigger]:
+def _postgresql_rule(model: type[Model], rule: registry.RowRule) -> Iterator[Trigger]:
     table, name = model._meta.db_table, _PREFIX + rule.name
+    lock = f"PERFORM pg_advisory_xact_lock({_ROW_RULE_LOCK}); " if rule.serialised else ""
+    events = " OR ".join(event.upper() for event in rule.events)
     function = (
         f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        f"PERFORM pg_advisory_xact_lock({_BOOK_LOCK}); "
-        f"IF {rule.broken} THEN RAISE EXCEPTION '{rule.message}' "
+        f"{lock}IF {rule.broken} THEN RAISE EXCEPTION '%', {_quoted(rule.message)} "
         "USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN NEW; END $$"
     )
     create = (
-        f'CREATE TRIGGER "{name}" BEFORE INSERT OR UPDATE ON "{table}" FOR EACH ROW '
+        f'CREATE TRIGGER "{name}" BEFORE {events} ON "{table}" FOR EACH ROW '
         f"EXECUTE FUNCTION {name}()"
     )
     yield Trigger(table, name, (function, create))
@@ -232,24 +240,25 @@ def _tables(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def _standing(connection: BaseDatabaseWrapper) -> dict[str, Standing]:
-    """Our triggers, by name. A disabled one does not stand."""
+    """Our triggers, by name."""
     with connection.cursor() as cursor:
         cursor.execute(_LIST[connection.vendor])
         rows = cursor.fetchall()
-    return {name: Standing(table, text) for name, table, text in rows if name.startswith(_PREFIX)}
+    return {name: Standing(*rest) for name, *rest in rows if name.startswith(_PREFIX)}
 
 
 def _stands(trigger: Trigger, standing: dict[str, Standing]) -> bool:
     found = standing.get(trigger.name)
-    if found is None or found.table != trigger.table:
+    if found is None or found.table != trigger.table or not found.enabled:
         return False
     return found.text is None or found.text == trigger.create[-1]
 
 
 _LIST = {
-    "sqlite": "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'",
+    "sqlite": "SELECT name, tbl_name, sql, 1 FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": (
-        "SELECT t.tgname, c.relname, NULL FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-        "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND pg_table_is_visible(c.oid)"
+        "SELECT t.tgname, c.relname, NULL, t.tgenabled IN ('O', 'A') "
+        "FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+        "WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)"
     ),
 }

@@ -1,0 +1,112 @@
+"""Tokens: shown once, kept as a hash, scoped, and ended at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, Refused
+from guards.models import ApiToken
+from guards.services import identities, tokens
+from guards.signals import token_changed
+from guards.types import Asker, Refusal
+from tests.guards.factories import OPERATOR, IdentityFactory
+
+pytestmark = pytest.mark.django_db
+
+SCOPES = ["decisions:read", "contacts:read"]
+
+
+def test_the_secret_is_not_in_the_database_and_opens_the_door() -> None:
+    token, secret = tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR)
+    stored = ApiToken.objects.values().get()
+    assert secret.startswith(token.prefix)
+    assert all(secret not in str(value) for value in stored.values())
+    assert tokens.authenticate(secret) == token
+    assert ApiToken.objects.get().last_used_at is not None
+
+
+def test_two_tokens_never_share_prefix_or_secret() -> None:
+    minted = [tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR) for _ in range(5)]
+    assert len({secret for _, secret in minted}) == 5
+    assert len({token.prefix for token, _ in minted}) == 5
+
+
+@pytest.mark.parametrize("secret", ["", "cs_", "cs_00000000_x", "\udcff", "x" * 10_000])
+def test_a_guess_is_refused_with_its_rule(secret: str) -> None:
+    with pytest.raises(NotAuthenticated) as refused:
+        tokens.authenticate(secret)
+    assert refused.value.rule == Refusal.TOKEN_UNKNOWN
+
+
+def test_a_revoked_token_counts_no_longer_and_is_revoked_once() -> None:
+    token, secret = tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR)
+    tokens.revoke(token=token, by=OPERATOR)
+    with pytest.raises(NotAuthenticated) as refused:
+        tokens.authenticate(secret)
+    assert refused.value.rule == Refusal.TOKEN_REVOKED
+    with pytest.raises(AlreadyDecided):
+        tokens.revoke(token=token, by=OPERATOR)
+
+
+def test_an_expired_token_counts_no_longer() -> None:
+    token, secret = tokens.mint(
+        label="ci", scopes=SCOPES, expires_at=timezone.now() + timedelta(hours=1), by=OPERATOR
+    )
+    assert tokens.authenticate(secret) == token
+    ApiToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(NotAuthenticated) as refused:
+        tokens.authenticate(secret)
+    assert refused.value.rule == Refusal.TOKEN_EXPIRED
+
+
+def test_a_token_of_an_identity_that_is_switched_off_counts_no_longer() -> None:
+    identity = IdentityFactory()
+    _, secret = tokens.mint(label="agent", scopes=SCOPES, identity=identity, by=OPERATOR)
+    identities.update_identity(identity=identity, is_active=False, by=OPERATOR)
+    with pytest.raises(NotAuthenticated):
+        tokens.authenticate(secret)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"label": " "}, "label"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["everything"]}, "scopes"),
+        ({"expires_at": timezone.now() - timedelta(days=1)}, "expires_at"),
+    ],
+)
+def test_it_names_what_is_wrong_with_a_token(fields: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        tokens.mint(**{"label": "ci", "scopes": SCOPES, "by": OPERATOR} | fields)
+    assert refused.value.field == field
+
+
+def test_an_agent_mints_and_revokes_no_token() -> None:
+    token, _ = tokens.mint(label="agent", scopes=SCOPES, by=OPERATOR)
+    agent = Asker("token", token.prefix)
+    for attempt in (
+        lambda: tokens.mint(label="more", scopes=SCOPES, by=agent),
+        lambda: tokens.revoke(token=token, by=agent),
+    ):
+        with pytest.raises(Refused) as refused:
+            attempt()
+        assert refused.value.rule == Refusal.OPERATOR_ONLY
+
+
+def test_both_changes_are_announced() -> None:
+    heard: list[str] = []
+
+    def listen(change: str, **_: object) -> None:
+        heard.append(change)
+
+    token_changed.connect(listen)
+    try:
+        token, _ = tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR)
+        tokens.revoke(token=token, by=OPERATOR)
+    finally:
+        token_changed.disconnect(listen)
+    assert heard == ["minted", "revoked"]
