@@ -136,8 +136,8 @@ def _deepest(error: ValidationError) -> ValidationError:
         branches = [part for part in error.context if len(part.path)] or error.context
         branches = [part for part in branches if part.validator != "type"] or branches
         best = max(branches, key=lambda part: len(part.absolute_path))
-        if best.validator in ("required", "const") and not len(best.path):
-            break
+        if best.validator == "required" and not error.absolute_path:
+            break  # binary or steps: the choice itself is what to tell
         error = best
     return error
 
@@ -156,7 +156,7 @@ def _problem(error: ValidationError) -> Problem:
         return Problem(field_path([*path, missing[0]]), "is required")
     if rule == "oneOf" and not path:
         return Problem("binary", "a cli command has either binary or steps")
-    if rule is None:
+    if rule == "not" and not wanted:
         return Problem(field_path(path), "does not belong here with the other fields as they are")
     if rule == "not":
         return Problem(field_path(path), f"{instance!r} is built in")

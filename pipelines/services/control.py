@@ -17,9 +17,9 @@ from pipelines.services import execution, replies, transitions
 def cancel(*, pipeline_id: UUID, by: Asker) -> Pipeline:
     """Cancel a pipeline that nothing works on: one that waits for its turn, or for an approval.
 
-    A waiting reply is withdrawn. One that has not begun is answered with the fixed text, since every
-    request is answered. AlreadyDecided for one that has ended, Conflict for one that runs: its
-    stages are bounded, and what a running program has done cannot be taken back.
+    A waiting reply is withdrawn. One that has not begun is answered with the fixed text, since
+    every request is answered. AlreadyDecided for one that has ended, Conflict for one that runs:
+    its stages are bounded, and what a running program has done cannot be taken back.
     """
     pipeline = Pipeline.objects.select_related("identity").filter(pk=pipeline_id).first()
     if pipeline is None:

@@ -1,0 +1,186 @@
+"""A desk as pipelines need it: an owner who signs, an agent with an account, a requester who may."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.policy import default
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import factory
+
+from guards import documents
+from guards.models import Contact, Identity, PinnedKey
+from guards.types import Asker, TrustLevel, TrustReason
+from mail.gateways import blobs
+from mail.models import Account, Message
+from pipelines.models import Command, Pipeline, Stage
+from pipelines.services import commands
+from tests.guards.factories import ContactFactory, IdentityFactory, PermissionFactory
+from tests.keys import Key, sign_detached
+
+OPERATOR = Asker("operator", "ada")
+
+_numbers = count(1)
+
+
+class AccountFactory(factory.django.DjangoModelFactory):
+    class Meta:
+        model = Account
+
+    identity = factory.SubFactory(IdentityFactory, reply_policy=Identity.ReplyPolicy.AUTO)
+    name = factory.Sequence(lambda n: f"account{n}")
+    host = "mail.house.example"
+    username = factory.LazyAttribute(lambda row: row.identity.email)
+    smtp_host = "mail.house.example"
+    state = Account.State.OK
+
+
+class MessageFactory(factory.django.DjangoModelFactory):
+    """A message row; `raw` is put into the store."""
+
+    class Meta:
+        model = Message
+        exclude = ("raw",)
+
+    raw = factory.Sequence(lambda n: b"From: alice@example.org\r\n\r\nnumber %d\r\n" % n)
+    account = factory.SubFactory(AccountFactory)
+    number = factory.Sequence(lambda n: n + 1)
+    sha256 = factory.LazyAttribute(lambda row: stored(row.raw))
+    size = factory.LazyAttribute(lambda row: len(row.raw))
+    sender = "alice@example.org"
+    subject = "A request"
+    message_id = factory.LazyAttribute(lambda row: f"{row.number}@example.org")
+    trust_level = TrustLevel.VERIFIED.value
+    trust_reason = TrustReason.PINNED_KEY.value
+    permission = "rwx"
+    action = "execute"
+    verdict = "allow"
+    rule = "execute-permitted"
+    execution = Message.Execution.DUE
+
+
+class PipelineFactory(factory.django.DjangoModelFactory):
+    class Meta:
+        model = Pipeline
+
+    message = factory.SubFactory(MessageFactory, execution=Message.Execution.TAKEN)
+    identity = factory.LazyAttribute(lambda row: row.message.account.identity)
+    requester = factory.LazyAttribute(lambda row: row.message.sender)
+    planner = "rule:test"
+    pipe = factory.LazyFunction(lambda: {"data": {"text": "hello"}, "files": []})
+
+
+class StageFactory(factory.django.DjangoModelFactory):
+    class Meta:
+        model = Stage
+
+    pipeline = factory.SubFactory(PipelineFactory)
+    position = 1
+    command = "reply"
+    runner = "built-in"
+
+
+def stored(raw: bytes) -> str:
+    """Put bytes into the mail store; their name."""
+    digest = hashlib.sha256(raw).hexdigest()
+    blobs.put_all({digest: raw})
+    return digest
+
+
+def cli(name: str = "greet", **fields: Any) -> dict[str, Any]:
+    """A command document of the cli runner that passes every check, until a test changes it."""
+    document = {
+        "schema": "command/1",
+        "name": name,
+        "serial": 1,
+        "runner": "cli",
+        "binary": "echo",
+        "output_schema": "text",
+        **fields,
+    }
+    if "steps" in fields:
+        del document["binary"]
+    return {key: value for key, value in document.items() if value is not ...}
+
+
+def body(payload: bytes) -> str:
+    """The text of a message that left."""
+    message = message_from_bytes(payload, policy=default)
+    return str(message.get_content()).replace("\r\n", "\n")
+
+
+@dataclass
+class Owner:
+    """The owner, who signs command documents and has them loaded."""
+
+    key: Key
+    directory: Path
+
+    def sign(self, document: dict[str, Any]) -> str:
+        return sign_detached(self.key, documents.canonical(document)).decode()
+
+    def write(self, document: dict[str, Any], signature: str | None = None) -> Path:
+        path = self.directory / f"{document.get('name', 'unnamed')}-{next(_numbers)}.json"
+        signature = self.sign(document) if signature is None else signature
+        path.write_text(json.dumps({**document, "signature": signature}))
+        return path
+
+    def install(self, name: str = "greet", **fields: Any) -> Command:
+        """Sign and load a cli command; the row."""
+        outcome = commands.load_file(self.write(cli(name, **fields)), by=OPERATOR)
+        assert outcome.outcome == "loaded", outcome
+        return Command.objects.get(name=name)
+
+
+@dataclass
+class Desk:
+    """An agent that may be asked to work, and the requester who may ask."""
+
+    requester: Key
+    account: Account = field(default_factory=AccountFactory)
+
+    def __post_init__(self) -> None:
+        self.identity: Identity = self.account.identity
+        self.contact: Contact = ContactFactory(address=self.requester.email)
+        self.permission = PermissionFactory(
+            identity=self.identity, contact=self.contact, read=True, write=True, execute=True
+        )
+        PinnedKey.objects.create(
+            contact=self.contact,
+            fingerprint=self.requester.fingerprint,
+            public_key=self.requester.public,
+            expires_at=self.requester.expires,
+            pinned_by="operator:ada",
+        )
+
+    def raw(self, text: str, *, key: Key | None = None, subject: str = "A request") -> bytes:
+        """A PGP/MIME message of the requester that names the agent in its first line."""
+        lines = [f"@{self.identity.handle}", *text.splitlines()]
+        part = "\r\n".join(["Content-Type: text/plain; charset=utf-8", "", *lines]) + "\r\n"
+        signature = sign_detached(key or self.requester, part.encode())
+        head = (
+            f"From: {self.requester.email}\r\nTo: {self.identity.email}\r\nSubject: {subject}\r\n"
+            f"Message-ID: <{next(_numbers)}@example.org>\r\nMIME-Version: 1.0\r\n"
+            'Content-Type: multipart/signed; boundary="b"; micalg=pgp-sha256;\r\n'
+            ' protocol="application/pgp-signature"\r\n\r\n'
+        )
+        return (
+            head.encode()
+            + b"--b\r\n"
+            + part.encode()
+            + b"\r\n--b\r\nContent-Type: application/pgp-signature\r\n\r\n"
+            + signature
+            + b"\r\n--b--\r\n"
+        )
+
+    def message(self, text: str, **fields: Any) -> Message:
+        """That message, admitted: its execution is due."""
+        raw = fields.pop("raw", None) or self.raw(text)
+        return MessageFactory(
+            raw=raw, account=self.account, sender=self.requester.email, **fields
+        )

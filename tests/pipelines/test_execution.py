@@ -1,0 +1,276 @@
+"""A pipeline carries its stages out in order, hands the pipe on, and answers once."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from mail.models import Outbound
+from pipelines.models import Command, Pipeline, Stage
+from pipelines.services import execution, intake, rules
+from pipelines.signals import stage_starting
+from teams.models import Event
+from tests.pipelines.factories import OPERATOR, Desk, body
+
+pytestmark = pytest.mark.django_db
+
+
+def script(directory: Path, name: str, body: str) -> str:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def run(desk: Desk, *calls: dict, text: str = "please do it") -> Pipeline:
+    rules.save_rule(name="all", match="please", calls=list(calls), by=OPERATOR)
+    pipeline = intake.take_in(message_id=desk.message(text).pk)
+    assert pipeline is not None
+    return execution.run(pipeline_id=pipeline.pk)
+
+
+def stages(pipeline: Pipeline) -> list[tuple[str, str]]:
+    return list(pipeline.stages.order_by("position").values_list("command", "status"))
+
+
+def test_it_runs_two_commands_and_answers_with_the_result(desk, owner, server):
+    owner.install("greet", fixed_args=["hello"], args=[{"name": "whom", "type": "string"}])
+    owner.install("shout", binary="tr", fixed_args=["a-z", "A-Z"])
+
+    pipeline = run(desk, {"command": "greet", "args": {"whom": "ada"}}, {"command": "shout"})
+
+    assert pipeline.status == "completed", pipeline.error
+    assert stages(pipeline) == [
+        ("greet", "succeeded"), ("shout", "succeeded"), ("reply", "succeeded")
+    ]  # fmt: skip
+    assert len(server.sent) == 1
+    assert b"HELLO --WHOM=ADA" in server.sent[0].payload
+    assert server.sent[0].recipients == (desk.requester.email,)
+
+
+def test_it_puts_the_pipe_on_standard_input(desk, owner, server):
+    owner.install("echo-pipe", binary="cat", output_schema={"type": "object"})
+
+    pipeline = run(desk, {"command": "echo-pipe"})
+
+    assert pipeline.status == "completed", pipeline.error
+    assert set(pipeline.pipe["data"]) == {"data", "files"}
+    assert "please do it" in pipeline.pipe["data"]["data"]["text"]
+
+
+@pytest.mark.fault("sister-27")
+def test_a_passthrough_stage_leaves_the_pipe_as_it_is(desk, owner, server):
+    owner.install("greet", fixed_args=["the result"])
+    owner.install("notify", mode="passthrough", fixed_args=["ok"])
+
+    pipeline = run(desk, {"command": "greet"}, {"command": "notify"})
+
+    assert pipeline.pipe["data"] == "the result\n"
+    assert pipeline.stages.get(command="notify").output == "ok\n"
+    assert b"the result" in server.sent[0].payload
+
+
+def test_each_start_and_end_is_on_record_as_one_event(desk, owner, server):
+    owner.install("greet")
+
+    pipeline = run(desk, {"command": "greet"})
+
+    ids = [str(pk) for pk in pipeline.stages.values_list("pk", flat=True)]
+    kinds = Event.objects.filter(subject_type="pipelines.stage", subject_id__in=ids)
+    assert list(kinds.order_by("seq").values_list("kind", flat=True)) == [
+        "stage.running", "stage.succeeded", "stage.running", "stage.succeeded"
+    ]  # fmt: skip
+    own = Event.objects.filter(subject_type="pipelines.pipeline", subject_id=str(pipeline.pk))
+    assert list(own.order_by("seq").values_list("kind", flat=True)) == [
+        "pipeline.planned", "pipeline.running", "pipeline.completed"
+    ]  # fmt: skip
+
+
+def test_a_stage_records_what_ran(desk, owner, server):
+    owner.install("greet", fixed_args=["hello"])
+
+    stage = run(desk, {"command": "greet"}).stages.get(command="greet")
+
+    assert Path(stage.argv[0][0]).name in ("echo", "coreutils")
+    assert stage.argv[0][1:] == ["hello"]
+    assert (stage.exit_code, stage.attempt, stage.output_size) == (0, 1, 6)
+    assert stage.started_at < stage.finished_at
+    assert stage.lease_until is None
+
+
+def test_a_failure_sends_the_fixed_text_and_runs_nothing_more(desk, owner, server, scripts):
+    owner.install("break", binary=script(scripts, "break", "echo secret >&2; exit 3"))
+    owner.install("greet")
+
+    pipeline = run(desk, {"command": "break"}, {"command": "greet"})
+
+    assert pipeline.status == "failed"
+    assert stages(pipeline) == [
+        ("break", "failed"), ("greet", "cancelled"), ("reply", "succeeded")
+    ]  # fmt: skip
+    stage = pipeline.stages.get(command="break")
+    assert stage.exit_code == 3
+    assert "secret" in stage.stderr
+    assert "exit code 3" in pipeline.error
+    payload = body(server.sent[0].payload)
+    assert payload == (
+        f"This request could not be completed. Reference: pipeline-{pipeline.pk}\n"
+    )
+
+
+def test_reply_false_suppresses_only_the_success_text(desk, owner, server, scripts):
+    owner.install("quiet", reply=False)
+
+    assert run(desk, {"command": "quiet"}).status == "completed"
+    assert server.sent == []
+    assert Outbound.objects.count() == 0
+
+    owner.install("broken", reply=False, binary=script(scripts, "broken", "exit 1"))
+    assert run(desk, {"command": "broken"}, text="please now").status == "failed"
+    assert len(server.sent) == 1
+
+
+@pytest.mark.fault("sister-30")
+def test_more_than_one_megabyte_of_output_fails_the_stage(desk, owner, server, scripts):
+    owner.install("flood", binary=script(scripts, "flood", "exec yes"), timeout="20s")
+
+    pipeline = run(desk, {"command": "flood"})
+
+    assert pipeline.status == "failed"
+    assert "1 MB" in pipeline.stages.get(command="flood").error
+
+
+@pytest.mark.fault("sister-29")
+def test_fast_steps_hand_on_everything_they_wrote(desk, owner, server):
+    steps = [
+        {"binary": "cat"},
+        {"binary": "tr", "fixed_args": ["-d", "{}"]},
+        {"binary": "wc", "fixed_args": ["-c"]},
+    ]
+    owner.install("chain", steps=steps)
+
+    pipeline = run(desk, {"command": "chain"})
+
+    assert pipeline.status == "completed", pipeline.error
+    assert int(pipeline.pipe["data"]) > 50
+    assert len(pipeline.stages.get(command="chain").argv) == 3
+
+
+def test_a_step_that_fails_fails_the_chain(desk, owner, server):
+    owner.install("chain", steps=[{"binary": "false"}, {"binary": "cat"}])
+
+    pipeline = run(desk, {"command": "chain"})
+
+    assert pipeline.status == "failed"
+    assert "exit code 1" in pipeline.error
+
+
+def test_a_stage_past_its_timeout_is_ended(desk, owner, server):
+    owner.install("slow", binary="sleep", fixed_args=["60"], timeout="1s")
+
+    pipeline = run(desk, {"command": "slow"})
+
+    assert pipeline.status == "failed"
+    assert "longer than 1 seconds" in pipeline.error
+
+
+@pytest.mark.fault("sister-35")
+def test_a_child_sees_only_the_variables_that_its_command_declares(
+    desk, owner, server, monkeypatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of the house")
+    monkeypatch.setenv("BIFF_TOKEN", "declared")
+    owner.install(
+        "show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:BIFF_TOKEN"}]
+    )
+
+    shown = run(desk, {"command": "show"}).pipe["data"]
+
+    assert "TOKEN=declared" in shown
+    assert "of the house" not in shown and "SECRET_KEY" not in shown
+
+
+def test_a_secret_that_does_not_resolve_fails_the_stage(desk, owner, server):
+    owner.install("show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:NOT_THERE"}])
+
+    pipeline = run(desk, {"command": "show"})
+
+    assert pipeline.status == "failed"
+    assert pipeline.stages.get(command="show").exit_code is None
+
+
+def test_an_output_that_does_not_match_its_schema_fails_the_stage(desk, owner, server):
+    owner.install("greet", fixed_args=['{"n": "5"}'], output_schema=number_schema())
+
+    pipeline = run(desk, {"command": "greet"})
+
+    assert pipeline.status == "failed"
+    assert "n: '5' is not of type 'integer'" in pipeline.error
+
+
+def test_a_passthrough_output_is_validated_too(desk, owner, server):
+    owner.install(
+        "greet", mode="passthrough", fixed_args=["no json"], output_schema=number_schema()
+    )
+
+    assert run(desk, {"command": "greet"}).status == "failed"
+
+
+def test_a_claude_command_is_shown_and_fails_honestly_without_a_runner(desk, owner, server):
+    document = {
+        "schema": "command/1", "name": "think", "serial": 1, "prompt": "Think.",
+        "budget": {"rounds": 1}, "mcp_servers": ["mail"], "tools": ["Read"],
+    }  # fmt: skip
+    from pipelines.services import commands
+
+    assert commands.load_file(owner.write(document), by=OPERATOR).outcome == "loaded"
+    assert Command.objects.get(name="think").runner == "claude"
+
+    pipeline = run(desk, {"command": "think"})
+
+    assert pipeline.status == "failed"
+    assert "no runner for claude is installed" in pipeline.error
+    assert pipeline.stages.get(command="think").started_at is None
+
+
+def test_a_second_run_of_an_ended_pipeline_does_nothing(desk, owner, server):
+    owner.install("greet")
+    pipeline = run(desk, {"command": "greet"})
+    events = Event.objects.count()
+
+    again = execution.run(pipeline_id=pipeline.pk)
+
+    assert again.status == "completed"
+    assert Event.objects.count() == events
+    assert len(server.sent) == 1
+    assert Stage.objects.filter(attempt__gt=1).count() == 0
+
+
+def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_own(
+    desk, owner, server, settings
+):
+    owner.install("greet", fixed_args=["first"])
+    owner.install("shout", binary="tr", fixed_args=["a-z", "A-Z"])
+
+    def shorten(**facts):
+        settings.QUEUE_TIMEOUT = 40
+
+    stage_starting.connect(shorten)
+    try:
+        pipeline = run(desk, {"command": "greet"}, {"command": "shout"})
+    finally:
+        stage_starting.disconnect(shorten)
+
+    assert pipeline.status == "queued"
+    assert stages(pipeline) == [
+        ("greet", "succeeded"), ("shout", "pending"), ("reply", "pending")
+    ]  # fmt: skip
+    settings.QUEUE_TIMEOUT = 2400
+    assert execution.run(pipeline_id=pipeline.pk).status == "completed"
+    assert "FIRST" in body(server.sent[0].payload)
+
+
+def number_schema() -> dict:
+    return {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
