@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 #: How long one act may take from its claim to its record (ADR-016). Kinds time out well before.
 DEADLINE_SECONDS = 120
 #: An intent that no worker has claimed for this long is put onto the queue again.
-OVERDUE_SECONDS = 60
+OVERDUE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,12 @@ def reconcile() -> int:
     return sum(_settle_lost(effect, why) for effect in held if (why := _lost(effect, now)))
 
 
-def enqueue_due() -> int:
+def enqueue_due(*, overdue: timedelta = OVERDUE) -> int:
     """Put intents that no worker has claimed onto the queue again; how many there were."""
-    overdue = Effect.objects.filter(
-        phase=Effect.Phase.INTENT,
-        claimed_by="",
-        created_at__lt=database_now() - timedelta(seconds=OVERDUE_SECONDS),
+    waiting = Effect.objects.filter(
+        phase=Effect.Phase.INTENT, claimed_by="", created_at__lte=database_now() - overdue
     )
-    due = list(overdue.values_list("pk", flat=True))
+    due = list(waiting.values_list("pk", flat=True))
     for effect_id in due:
         queue.enqueue("approvals.tasks.dispatch_effect", str(effect_id))
     return len(due)

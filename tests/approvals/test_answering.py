@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.db import connection
 
 from approvals import selectors
 from approvals.exceptions import (
@@ -227,16 +226,6 @@ def test_approvals_past_their_time_expire_by_the_databases_clock(
     old.refresh_from_db()
     young.refresh_from_db()
     assert (old.state, young.state) == (Approval.State.EXPIRED, Approval.State.PENDING)
-
-
-def test_consuming_outside_a_transaction_is_a_programming_error(kind: CountingKind) -> None:
-    approval = factories.opened()
-    connection.in_atomic_block, before = False, connection.in_atomic_block
-    try:
-        with pytest.raises(RuntimeError):
-            approvals._consume_and_install(approval)
-    finally:
-        connection.in_atomic_block = before
 
 
 def test_the_page_shows_preview_clock_and_drift(kind: CountingKind) -> None:

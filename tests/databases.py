@@ -1,0 +1,80 @@
+"""A database that several threads and processes really share, for tests of their meeting.
+
+PostgreSQL's test database is one already. SQLite's lives in the memory of this process: `shared`
+copies it, triggers and all, to a file in WAL mode, and points every connection there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connections
+from django.db.utils import load_backend
+
+
+@contextmanager
+def shared(directory: Path) -> Iterator[None]:
+    """Inside, every connection of this and of forked processes meets in one real database.
+
+    For tests with `transaction=True`. Rows written inside are gone afterwards on SQLite.
+    """
+    memory = connections["default"]
+    if memory.vendor != "sqlite":
+        yield
+        memory.close()
+        return
+    path = directory / "shared.sqlite3"
+    with memory.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(path)])
+    usual = memory.settings_dict["NAME"]
+    try:
+        _point_at(str(path))
+        yield
+    finally:
+        connections["default"].close()
+        connections.databases["default"]["NAME"] = usual
+        connections["default"] = memory
+
+
+def _point_at(path: str) -> None:
+    configured = connections.databases["default"]
+    configured["NAME"] = path
+    backend = load_backend(configured["ENGINE"])
+    connections["default"] = backend.DatabaseWrapper(configured | {"NAME": path}, "default")
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Run `work` in a forked process of this test; its pid. Collect it with `exit_of`.
+
+    The parent's connections are closed first, so that no socket is shared. The child leaves by
+    `os._exit`: nothing of pytest runs in it.
+    """
+    connections.close_all()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001  (the child has nobody else to tell)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def exit_of(pid: int) -> int:
+    """Wait for a forked process: its exit code, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def kill_me() -> None:
+    """End this very process as a power cut would."""
+    os.kill(os.getpid(), signal.SIGKILL)
