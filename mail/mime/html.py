@@ -1,7 +1,8 @@
 """HTML as text: what a reader would see, and nothing that is hidden from one.
 
-Comments, scripts, styles, alternative texts and elements that styles hide are left out. Layout is
-inscriptis' work on what nh3 has cleaned; beyond a bound, tags are only stripped.
+Comments, scripts, styles, alternative texts and elements that attributes or styles hide are left
+out. inscriptis lays the rest out; beyond a bound in size or depth, tags are only stripped, because
+parsers then take more than linear time, or stop without a word.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ _KEPT_TAGS = (
     " main mark nav ol p pre q s samp section small span strike strong sub summary sup table tbody"
     " td tfoot th thead tr tt u ul var wbr"
 )
+_BLOCK_TAGS = "br p div li tr h1 h2 h3 h4 h5 h6 blockquote hr table ul ol pre section article"
 _DROPPED = frozenset(_DROPPED_TAGS.split())
-_TAGS = frozenset(_KEPT_TAGS.split())
-_BLOCKS = re.compile(r"<(?:br|/p|/div|/li|/tr|/h[1-6]|/blockquote|hr)\b[^<>]{0,200}>", re.I)
+_KEPT = frozenset(_KEPT_TAGS.split())
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _OPENS_OR_CLOSES = re.compile(rf"<(?:(/)[a-z]|(?!(?:{_VOID})\b)[a-z])", re.I)
+_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)|<[!?]")
 _BLANK_LINES = re.compile(r"\n{3,}")
+
 _NOTHING = r"(?:0+(?:\.0+)?|\.0+)(?:px|pt|em|rem|ex|%|vh|vw)?(?![\d.])"
 _HIDING = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|mso-hide\s*:\s*all"
@@ -53,43 +57,106 @@ _SIMPLE_SELECTOR = re.compile(r"[a-z0-9]*(?:[.#][A-Za-z0-9_-]+)\Z", re.I)
 
 
 def to_text(source: str, defects: Defects) -> str:
-    """The visible text of an HTML body, LF only."""
-    if len(source) > limits.MAX_LAID_OUT_HTML_CHARS:
+    """The visible text of an HTML body, LF only. Linear, whatever the HTML."""
+    tree = _read(source)
+    if tree is None:
         return _stripped(source)
+    _drop_hidden(tree, defects)
+    return _laid_out(tree)
+
+
+def sanitised(source: str) -> str:
+    """HTML that may be shown in a sandboxed frame: no scripts, styles, links out, or images.
+
+    What is too large or too deep to be cleaned in linear time becomes its text.
+    """
+    import nh3
+
+    tree = _read(source)
+    if tree is None or _height(tree) > limits.MAX_LAID_OUT_HTML_DEPTH:
+        return f"<pre>{entities.escape(_stripped(source))}</pre>"
+    return nh3.clean(
+        source, tags=set(_KEPT), attributes={}, clean_content_tags=set(_DROPPED), link_rel=None
+    )
+
+
+def _read(source: str) -> HtmlElement | None:
+    """The source as a tree, or None where it is out of bounds or nothing that lxml can take."""
+    from lxml import etree
+    from lxml import html as lxml_html
+
+    if not source.strip() or len(source) > limits.MAX_LAID_OUT_HTML_CHARS:
+        return None
+    if _depth(source) > limits.MAX_READ_HTML_DEPTH:
+        return None
+    parser = lxml_html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
+    )
     try:
-        visible = _without_hidden(source, defects)
-    except ValueError:  # nothing that lxml can take
-        return _stripped(source)
-    return _stripped(visible) if _nests_deeply(visible) else _laid_out(visible)
+        return lxml_html.document_fromstring(source.encode("utf-8"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError, ValueError):
+        return None
 
 
-def _nests_deeply(source: str) -> bool:
-    """Whether elements may nest deeper than the layout engine and its parser go."""
+def _depth(source: str) -> int:
+    """How deep elements may nest at most, unclosed ones counted."""
     depth = deepest = 0
     for match in _OPENS_OR_CLOSES.finditer(source):
         depth += -1 if match[1] else 1
         deepest = max(deepest, depth)
-    return deepest > limits.MAX_HTML_DEPTH
+    return deepest
 
 
-def _laid_out(source: str) -> str:
-    import nh3
-    from inscriptis import get_text
+def _height(tree: HtmlElement) -> int:
+    """How deep elements of a tree really nest."""
+    depths: dict[HtmlElement, int] = {}
+    for element in tree.iter():
+        parent = element.getparent()
+        depths[element] = 0 if parent is None else depths.get(parent, 0) + 1
+    return max(depths.values(), default=0)
+
+
+def _laid_out(tree: HtmlElement) -> str:
     from inscriptis.css_profiles import CSS_PROFILES
+    from inscriptis.html_engine import Inscriptis
     from inscriptis.model.config import ParserConfig
+    from lxml import html as lxml_html
 
-    cleaned = nh3.clean(
-        source, tags=set(_TAGS), attributes={}, clean_content_tags=set(_DROPPED), link_rel=None
-    )
-    return _tidy(get_text(cleaned, ParserConfig(css=CSS_PROFILES["strict"].copy())))
+    for element in tree.iter("*"):
+        element.attrib.clear()  # no paddings of a million columns
+    if _height(tree) <= limits.MAX_LAID_OUT_HTML_DEPTH:
+        try:
+            return _tidy(Inscriptis(tree, ParserConfig(css=CSS_PROFILES["strict"])).get_text())
+        except (ValueError, LookupError, TypeError, AttributeError):
+            pass  # a tree that inscriptis cannot lay out
+    return _stripped(lxml_html.tostring(tree, encoding="unicode"))
 
 
 def _stripped(source: str) -> str:
-    import nh3
-
-    lines = _BLOCKS.sub("\n", source)
-    cleaned = nh3.clean(lines, tags=set(), attributes={}, clean_content_tags=set(_DROPPED))
-    return _tidy(entities.unescape(cleaned))
+    """The text between the tags. Each step goes forward, so it is linear on any source."""
+    lowered = source.lower() if len(source.lower()) == len(source) else source
+    kept: list[str] = []
+    position = 0
+    while (start := source.find("<", position)) >= 0:
+        kept.append(source[position:start])
+        tag = _TAG.match(source, start)
+        if tag is None:
+            kept.append("<")
+            position = start + 1
+            continue
+        closing = "-->" if source.startswith("<!--", start) else ">"
+        end = source.find(closing, start)
+        if end < 0:
+            return _tidy(entities.unescape("".join(kept)))
+        position = end + len(closing)
+        name = (tag[2] or "").lower()
+        if name in _BLOCKS:
+            kept.append("\n")
+        if name in _DROPPED and not tag[1]:
+            end = lowered.find(f"</{name}", position)
+            position = len(source) if end < 0 else end
+    kept.append(source[position:])
+    return _tidy(entities.unescape("".join(kept)))
 
 
 def _tidy(text: str) -> str:
@@ -97,32 +164,17 @@ def _tidy(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n").replace("\0", "\ufffd")
 
 
-def _without_hidden(source: str, defects: Defects) -> str:
-    """The source without the elements that attributes or style rules hide."""
-    from lxml import etree
-    from lxml import html as lxml_html
-
-    if not source.strip():
-        return ""
-    parser = lxml_html.HTMLParser(
-        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
-    )
-    try:
-        tree = lxml_html.document_fromstring(source.encode("utf-8"), parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise ValueError("not a document") from error
-    hidden = _hidden_selectors(tree)
-    found = [
-        element
-        for element in tree.iter()
-        if isinstance(element.tag, str) and _is_hidden(element, hidden)
-    ]
-    for element in found:
-        if element.text_content().strip():
+def _drop_hidden(tree: HtmlElement, defects: Defects) -> None:
+    """Take out what is no text, and the elements that attributes or style rules hide."""
+    selectors = _hiding_selectors(tree)
+    for element in list(tree.iter("*")):
+        dropped = element.tag in _DROPPED
+        if not dropped and not _is_hidden(element, selectors):
+            continue
+        if not dropped and element.text_content().strip():
             defects.add(Defect.TEXT_HIDDEN_HTML)
         if element.getparent() is not None:
             element.drop_tree()
-    return lxml_html.tostring(tree, encoding="unicode")
 
 
 def _is_hidden(element: HtmlElement, selectors: frozenset[str]) -> bool:
@@ -131,8 +183,9 @@ def _is_hidden(element: HtmlElement, selectors: frozenset[str]) -> bool:
         return True
     if _TINY.search(style) and not _resizes(element):
         return True
-    colour = _COLOUR.search(style)
-    if colour and _plain(colour[1]) == _behind(element):
+    declared = _COLOUR.search(style)
+    colour = declared[1] if declared else element.get("color")
+    if colour and _plain(colour) == _behind(element):
         return True
     names = [f".{name}" for name in (element.get("class") or "").split()[:50]]
     names += [f"#{element.get('id')}"] if element.get("id") else []
@@ -161,7 +214,7 @@ def _behind(element: HtmlElement) -> str:
     return "white"
 
 
-def _hidden_selectors(tree: HtmlElement) -> frozenset[str]:
+def _hiding_selectors(tree: HtmlElement) -> frozenset[str]:
     """`.class`, `#id`, `tag.class` that a style sheet hides (media queries are not looked into)."""
     found: set[str] = set()
     for style in tree.iter("style"):

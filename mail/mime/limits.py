@@ -29,8 +29,10 @@ MAX_TYPE_CHARS = 127
 MAX_BOUNDARY_CHARS = 250
 #: HTML above this is only stripped of its tags, not laid out, in characters.
 MAX_LAID_OUT_HTML_CHARS = 256 * 1024
-#: Nested elements of HTML that is laid out; deeper HTML is only stripped of its tags.
-MAX_HTML_DEPTH = 150
+#: Nested elements of HTML that is read for hidden text, and that is laid out; deeper HTML is only
+#: stripped of its tags.
+MAX_READ_HTML_DEPTH = 2_000
+MAX_LAID_OUT_HTML_DEPTH = 150
 #: An Authentication-Results header above this is not looked at, in characters.
 MAX_RESULTS_CHARS = 4 * 1024
 #: Places in a text that may be the start of a quoted mail and are looked at closely.

@@ -30,9 +30,16 @@ def decode(value: bytes, defects: Defects) -> str:
 
 
 def decode_words(text: str, defects: Defects) -> str:
-    """Decode the encoded words of a text; what is damaged stays as it stands."""
-    if "=?" not in text:
-        return one_line(text, defects)
+    """Decode the encoded words of a text to one line; what is damaged stays as it stands."""
+    return one_line(_decoded(text, defects) if "=?" in text else text, defects)
+
+
+def raw_words(text: str) -> str:
+    """The text with its encoded words decoded and nothing cleaned: what a reader may see."""
+    return _decoded(text, set())
+
+
+def _decoded(text: str, defects: Defects) -> str:
     pieces: list[str] = []
     run: list[tuple[str, bytes]] = []
     position = 0
@@ -51,7 +58,7 @@ def decode_words(text: str, defects: Defects) -> str:
         position = word.end()
     _flush(run, pieces, defects)
     pieces.append(text[position:])
-    return one_line("".join(pieces), defects)
+    return "".join(pieces)
 
 
 def _content(encoding: str, text: str) -> bytes | None:

@@ -1,3 +1,0 @@
-from inscriptis.model.config import ParserConfig
-
-def get_text(html_content: str, config: ParserConfig | None = ...) -> str: ...

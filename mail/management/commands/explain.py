@@ -1,0 +1,107 @@
+"""`explain`: what the system makes of a message, without storing it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from guards.exceptions import InvalidInput
+from guards.fronts.commands import sentence, wrong_use
+
+
+class Command(BaseCommand):
+    """Prints one JSON object a file. Exit 0 for any bytes, 2 for usage, files and keys."""
+
+    help = (
+        "Say what the system makes of messages (files, or folders of files) without storing them."
+        " With --contact or --pin only those apply, otherwise the database."
+    )
+    requires_system_checks: list[str] = []
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The options of the issue's usage line."""
+        parser.add_argument("paths", nargs="+", metavar="PATH", help="a message, or a folder")
+        parser.add_argument("--json", action="store_true", help="JSON (always so)")
+        parser.add_argument("--identity", metavar="EMAIL", help="judge as this identity sees it")
+        parser.add_argument("--provider", choices=["generic", "proton-bridge"], default="generic")
+        parser.add_argument(
+            "--loopback", action="store_true", help="it came from a literal loopback host"
+        )
+        parser.add_argument(
+            "--contact", action="append", default=[], metavar="ADDRESS=rwx", help="repeatable"
+        )
+        parser.add_argument(
+            "--pin", action="append", default=[], metavar="ADDRESS=KEYFILE", help="repeatable"
+        )
+        parser.add_argument("--now", metavar="ISO", help="the moment to judge at")
+
+    def handle(self, *args: object, **options: Any) -> None:
+        """Explain every file; nothing is printed before every path is known to be readable."""
+        from mail import explaining
+        from mail.types import Provider
+
+        now = _moment(options["now"])
+        files = list(_files(options["paths"]))
+        for file in files:
+            _check_readable(file)
+        try:
+            setting = explaining.build_setting(
+                contacts=options["contact"],
+                pins=options["pin"],
+                identity=options["identity"],
+                provider=Provider(options["provider"]),
+                loopback=options["loopback"],
+                now=now,
+            )
+        except InvalidInput as refusal:
+            raise wrong_use(sentence(refusal)) from refusal
+        for file in files:
+            answer = explaining.explain(_read(file), file=file, setting=setting)
+            self.stdout.write(json.dumps(answer))
+
+
+def _moment(text: str | None) -> datetime:
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise wrong_use(f"--now: {text!r} is not an ISO 8601 moment") from error
+
+
+def _files(paths: list[str]) -> Iterator[str]:
+    """The files behind the paths as given; a folder gives its files, recursively and sorted."""
+    for path in paths:
+        if not Path(path).is_dir():
+            yield path
+            continue
+        found = [
+            os.path.join(folder, name)  # noqa: PTH118 - the path stays as it was given
+            for folder, _, names in os.walk(path, onerror=_refuse)
+            for name in names
+        ]
+        yield from (name for name in sorted(found) if Path(name).is_file())
+
+
+def _refuse(error: OSError) -> None:
+    raise wrong_use(f"{error.filename} cannot be read: {error.strerror}")
+
+
+def _check_readable(file: str) -> None:
+    if not Path(file).exists() or not os.access(file, os.R_OK):
+        raise wrong_use(f"{file} cannot be read: there is no such file, or no permission")
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        raise wrong_use(f"{file} cannot be read: {error}") from error
