@@ -68,7 +68,9 @@ def _has_members(group: int, started: int) -> bool:
         if not entry.name.isdecimal():
             continue
         fields = _status_fields(int(entry.name))
-        if fields and fields[2:4] == [str(group)] * 2 and int(fields[19]) >= started:
+        if not fields or fields[0] in ("Z", "X"):
+            continue
+        if fields[2:4] == [str(group)] * 2 and int(fields[19]) >= started:
             return True
     return False
 

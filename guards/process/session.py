@@ -63,7 +63,7 @@ class Session:
         """What all children complain arrives here."""
         self._serve(descriptor, selectors.EVENT_READ, self._take_errors)
 
-    def _serve(self, descriptor: int, events: int, serve: Callable[[int], None]) -> None:
+    def _serve(self, descriptor: int, events: int, serve: Callable[[int], object]) -> None:
         with suppress(OSError):  # a pidfd has no blocking mode on old kernels
             os.set_blocking(descriptor, False)
         self._selector.register(descriptor, events, serve)
@@ -91,7 +91,8 @@ class Session:
             exit_code_of(child.pid) if code is None else code
             for child, code in zip(self._children, self._codes, strict=True)
         ]
-        if self._first_failure() is not None and not self._killed:
+        if self._blame is None and (failed := self._first_failure()) is not None:
+            self._blame = failed
             self._kill_groups()
             self._shorten()
         if None not in self._codes:
@@ -141,7 +142,6 @@ class Session:
 
     def end(self) -> None:
         """Kill every group, read what was already written, reap, and close everything."""
-        self._blame = self._first_failure()
         self._kill_groups()
         for index, child in enumerate(self._children):
             code = child.wait()

@@ -1,0 +1,253 @@
+"""Children run to their end: argv only, bounded in every way, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from guards import process
+from guards.exceptions import InvalidInput, ProcessFailed
+
+
+def _shell(script: str, **options: object) -> process.ProcessResult:
+    """A shell only as a child that does what a test needs; the product never starts one."""
+    return process.run(["/bin/sh", "-c", script], **{"timeout": 20, **options})  # type: ignore[arg-type]
+
+
+def _assert_gone(pid: int) -> None:
+    for _ in range(150):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} still runs")
+
+
+def test_it_gives_back_exit_code_output_and_the_end_of_the_errors() -> None:
+    result = _shell("cat; echo warned >&2; exit 3", stdin=b"through")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, b"through", b"warned\n")
+    assert not result.succeeded
+    assert result.failed_step == 0
+    assert _shell("exit 0").succeeded
+
+
+@pytest.mark.fault("exec-02", "sister-45")
+def test_arguments_reach_the_program_as_they_are() -> None:
+    words = ["--output=x", "$HOME `id`; rm -rf /", "*", "a\nb", "", "ü"]
+    result = process.run(["printf", "%s|", *words], timeout=10)
+    assert result.stdout.decode() == "".join(f"{word}|" for word in words)
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["echo", "a\0b"], ["echo", "x" * 128 * 1024]])
+def test_an_argument_that_cannot_be_passed_on_is_refused(argv: list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        process.run(argv, timeout=10)
+
+
+def test_an_argument_just_below_the_limit_passes() -> None:
+    assert len(process.run(["printf", "%s", "x" * 131_000], timeout=10).stdout) == 131_000
+
+
+@pytest.mark.parametrize("env", [{"A": "x\0"}, {"A=B": "x"}, {"": "x"}])
+def test_a_variable_that_cannot_be_passed_on_is_refused(env: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match="environment"):
+        process.run(["true"], timeout=10, env=env)
+
+
+@pytest.mark.fault("sister-35")
+def test_a_child_sees_the_declared_variables_and_nothing_of_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-ours")
+    monkeypatch.setenv("DATABASE_URL", "postgres://user:password@host/name")
+    seen = process.run(["env"], timeout=10, env={"DECLARED": "yes"}, cwd=tmp_path).stdout.decode()
+    names = {line.partition("=")[0] for line in seen.splitlines()}
+    assert names == {"PATH", "LANG", "HOME", "DECLARED"}
+    assert f"HOME={tmp_path}" in seen
+
+
+@pytest.mark.fault("runner-07", "sister-34")
+def test_the_time_limit_kills_the_whole_group(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    result = _shell(f"sleep 300 & echo $! > {pids}; echo $$ >> {pids}; wait", timeout=0.5)
+    assert result.timed_out
+    assert result.exit_code == -signal.SIGKILL
+    for pid in pids.read_text().split():
+        _assert_gone(int(pid))
+
+
+@pytest.mark.fault("runner-07")
+def test_descendants_that_hold_the_output_open_are_killed_and_the_result_is_kept(
+    tmp_path: Path,
+) -> None:
+    pids = tmp_path / "pids"
+    result = _shell(f"echo result; sleep 300 & echo $! > {pids}; exit 0")
+    assert (result.exit_code, result.stdout, result.timed_out) == (0, b"result\n", False)
+    _assert_gone(int(pids.read_text()))
+
+
+def test_a_program_that_hangs_after_its_result_times_out_with_the_result() -> None:
+    result = _shell("echo result; exec sleep 300", timeout=0.5)
+    assert (result.stdout, result.timed_out) == (b"result\n", True)
+
+
+@pytest.mark.fault("sister-30")
+def test_output_over_the_limit_ends_the_group(tmp_path: Path) -> None:
+    result = _shell("while :; do echo 0123456789012345678901234567890123456789; done")
+    assert result.overflowed
+    assert not result.succeeded
+    assert len(result.stdout) == process.MAX_OUTPUT
+
+
+def test_output_of_exactly_the_limit_is_whole() -> None:
+    result = process.run(["head", "-c", "1000000", "/dev/zero"], timeout=20)
+    assert result.succeeded
+    assert len(result.stdout) == 1_000_000
+
+
+def test_of_endless_errors_only_the_end_is_kept() -> None:
+    script = "i=0; while [ $i -lt 20000 ]; do echo line-$i >&2; i=$((i+1)); done"
+    result = _shell(script)
+    assert result.succeeded
+    assert len(result.stderr) == 64 * 1024
+    assert result.stderr.endswith(b"line-19999\n")
+
+
+@pytest.mark.fault("sister-30", "sister-29")
+def test_steps_run_at_the_same_time_and_lose_nothing() -> None:
+    payload = os.urandom(3_000_000).hex().encode()
+    result = process.run_steps(
+        [["cat"], ["tr", "a-f", "A-F"], ["cksum"]], stdin=payload, timeout=30
+    )
+    expected = subprocess.run(["cksum"], input=payload.upper(), capture_output=True, check=True)
+    assert result.stdout == expected.stdout
+
+
+@pytest.mark.fault("sister-29")
+def test_fast_steps_never_lose_their_output() -> None:
+    for number in range(40):
+        result = process.run_steps([["echo", str(number)], ["cat"], ["cat"]], timeout=20)
+        assert result.stdout == f"{number}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("steps", "failed"),
+    [
+        ([["false"], ["sleep", "300"]], 0),
+        ([["sleep", "300"], ["false"], ["sleep", "300"]], 1),
+        ([["yes"], ["false"]], 1),
+        ([["cat"], ["cat"], ["/bin/sh", "-c", "cat > /dev/null; exit 4"]], 2),
+    ],
+)
+def test_a_step_that_fails_cancels_all_and_is_named(steps: list[list[str]], failed: int) -> None:
+    result = process.run_steps(steps, timeout=60)
+    assert not result.succeeded
+    assert not result.timed_out
+    assert result.failed_step == failed
+    assert result.exit_code in (1, 4)
+    assert result.duration < 30
+
+
+def test_a_step_that_cannot_start_ends_those_that_did(tmp_path: Path) -> None:
+    started: list[int] = []
+    with pytest.raises(ProcessFailed):
+        process.run_steps(
+            [["sleep", "300"], [str(tmp_path / "nothing")]],
+            timeout=60,
+            vouched=True,
+            on_start=started.append,
+        )
+    assert len(started) == 1
+    _assert_gone(started[0])
+
+
+def test_an_error_in_the_callers_note_of_the_start_leaves_no_child() -> None:
+    started: list[int] = []
+
+    def fail(pid: int) -> None:
+        started.append(pid)
+        raise RuntimeError("the row could not be written")
+
+    with pytest.raises(RuntimeError, match="row"):
+        process.run(["sleep", "300"], timeout=60, on_start=fail)
+    _assert_gone(started[0])
+
+
+def test_no_descriptor_is_left_open() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    process.run(["cat"], stdin=b"x" * 300_000, timeout=10)
+    process.run_steps([["cat"], ["false"], ["cat"]], stdin=b"x" * 300_000, timeout=10)
+    process.run(["sleep", "30"], timeout=0.1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_child_is_limited_before_its_program_starts() -> None:
+    limits = process.Limits(cpu_seconds=1, memory=2**30, file_size=4096, open_files=64)
+    shown = process.run(["cat", "/proc/self/limits"], timeout=10, limits=limits).stdout.decode()
+    rows = {line[:26].strip(): line[26:].split()[:2] for line in shown.splitlines()}
+    assert rows["Max cpu time"] == ["1", "1"]
+    assert rows["Max address space"] == [str(2**30)] * 2
+    assert rows["Max file size"] == ["4096", "4096"]
+    assert rows["Max open files"] == ["64", "64"]
+    assert rows["Max core file size"] == ["0", "0"]
+    busy = _shell("while :; do :; done", limits=limits, timeout=30)
+    assert not busy.timed_out
+    assert busy.exit_code in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
+def test_a_broken_pipe_ends_a_child_as_it_should() -> None:
+    """Python ignores SIGPIPE; a child must not inherit that."""
+    status = process.run(["cat", "/proc/self/status"], timeout=10).stdout.decode()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+    assert not int(ignored.split()[1], 16) & (1 << (signal.SIGPIPE - 1))
+
+
+@pytest.mark.fault("runner-07", "sister-34")
+def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = (
+        "import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'config.settings'\n"
+        "from guards import process\n"
+        f"script = 'echo $$ > {pids}.new; mv {pids}.new {pids}; exec sleep 300'\n"
+        "process.run(['/bin/sh', '-c', script], timeout=300)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
+    try:
+        for _ in range(1000):
+            if pids.exists():
+                break
+            time.sleep(0.02)
+        child = int(pids.read_text())
+        os.kill(child, 0)
+    finally:
+        parent.kill()
+        parent.wait()
+    _assert_gone(child)
+
+
+def test_what_a_killed_parents_child_left_can_be_ended_by_its_reference(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    leader = subprocess.Popen(
+        ["/bin/sh", "-c", f"sleep 300 & echo $! > {pids}.new; mv {pids}.new {pids}; wait"],
+        start_new_session=True,
+    )
+    while not pids.exists():
+        time.sleep(0.02)
+    reference = process.reference_of(leader.pid)
+    leader.kill()
+    leader.wait()
+    other = reference.replace(reference.rpartition(":")[2], "1")
+    assert not process.end_group(reference.replace(":", "x:", 1))
+    assert process.end_group(reference)
+    _assert_gone(int(pids.read_text()))
+    assert not process.end_group(reference)
+    assert not process.end_group(other)
