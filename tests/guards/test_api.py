@@ -1,0 +1,185 @@
+"""`/api/v1` of guards: scopes are asked for, and every refusal names its rule in one shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from guards.fronts.api import TokenAuth
+from guards.services import contacts, decisions, tokens
+from guards.types import SYSTEM, Action, Judgement, Rule, Rwx, Subject, Verdict
+from tests.guards.factories import OPERATOR, ContactFactory, IdentityFactory
+
+pytestmark = pytest.mark.django_db
+
+ALL = ["contacts:read", "decisions:read", "identities:read"]
+LISTS = {
+    "/api/v1/decisions": "decisions:read",
+    "/api/v1/contacts": "contacts:read",
+    "/api/v1/identities": "identities:read",
+}
+
+
+def caller(scopes: list[str], identity: object = None) -> Client:
+    _, secret = tokens.mint(label="caller", scopes=scopes, identity=identity, by=OPERATOR)
+    return Client(headers={"authorization": f"Bearer {secret}"})
+
+
+def answer(client: Client, address: str, status: int = 200) -> Any:
+    response = client.get(address)
+    assert response.status_code == status, response.content
+    return json.loads(response.content)
+
+
+def decide(identity: object, rule: Rule = Rule.READ_PERMITTED, number: int = 1) -> None:
+    decisions.record_decision(
+        judgement=Judgement(Action.READ, Verdict.ALLOW, rule, {"trust": "verified"}),
+        asker=SYSTEM,
+        subject=Subject("mail.message", str(number)),
+        identity_id=identity.pk,
+        sender="ada@example.org",
+        permission=Rwx(read=True),
+    )
+
+
+@pytest.mark.parametrize("address", [*LISTS, "/api/v1/whoami"])
+@pytest.mark.parametrize(
+    ("header", "rule"),
+    [
+        ("", None),
+        ("Basic abc", None),
+        ("Bearer cs_00000000_guess", "token-unknown"),
+        ("Bearer ", "token-unknown"),
+    ],
+)
+def test_without_a_token_that_counts_nothing_is_shown(
+    address: str, header: str, rule: str | None
+) -> None:
+    response = Client(headers={"authorization": header} if header else {}).get(address)
+    assert response.status_code == 401
+    assert response["WWW-Authenticate"] == "Bearer"
+    body = json.loads(response.content)
+    assert set(body) == {"code", "message", "field", "rule"}
+    assert (body["code"], body["rule"]) == ("not-authenticated", rule)
+
+
+@pytest.mark.parametrize(("address", "scope"), LISTS.items())
+def test_each_list_asks_for_its_own_scope(address: str, scope: str) -> None:
+    others = [other for other in ALL if other != scope]
+    refused = answer(caller(others), address, 403)
+    assert (refused["code"], refused["rule"]) == ("refused", "scope-missing")
+    assert scope in refused["message"]
+    assert answer(caller([scope]), address)["items"] == []
+
+
+def test_a_revoked_token_is_refused_at_its_next_call() -> None:
+    token, secret = tokens.mint(label="ci", scopes=ALL, by=OPERATOR)
+    client = Client(headers={"authorization": f"Bearer {secret}"})
+    assert answer(client, "/api/v1/whoami")["prefix"] == token.prefix
+    tokens.revoke(token=token, by=OPERATOR)
+    assert answer(client, "/api/v1/whoami", 401)["rule"] == "token-revoked"
+
+
+def test_whoami_says_what_the_token_may() -> None:
+    identity = IdentityFactory(handle="claude")
+    shown = answer(caller(["decisions:read"], identity), "/api/v1/whoami")
+    assert shown["identity"] == "claude"
+    assert shown["scopes"] == ["decisions:read"]
+    assert "digest" not in shown
+
+
+def test_a_token_of_an_identity_sees_that_identitys_decisions_only() -> None:
+    mine, other = IdentityFactory(), IdentityFactory()
+    decide(mine, number=1)
+    decide(other, number=2)
+    (shown,) = answer(caller(ALL, mine), "/api/v1/decisions")["items"]
+    assert (shown["subject_id"], shown["identity"]) == ("1", mine.handle)
+    assert shown["evidence"] == {"trust": "verified"}
+    assert len(answer(caller(ALL), "/api/v1/decisions")["items"]) == 2
+
+
+def test_decisions_are_filtered_by_rule_verdict_and_subject() -> None:
+    identity = IdentityFactory()
+    decide(identity, Rule.READ_PERMITTED, 1)
+    decide(identity, Rule.WRITE_PERMITTED, 2)
+    client = caller(ALL)
+    for query in ("rule=write-permitted", "subject_type=mail.message&subject_id=2"):
+        (shown,) = answer(client, f"/api/v1/decisions?{query}")["items"]
+        assert shown["rule"] == "write-permitted"
+    assert answer(client, "/api/v1/decisions?verdict=deny")["items"] == []
+    wrong = answer(client, "/api/v1/decisions?rule=because", 422)
+    assert (wrong["code"], wrong["field"]) == ("invalid-input", "rule")
+
+
+def test_pages_follow_each_other_without_gap_or_repetition_while_rows_arrive() -> None:
+    identity = IdentityFactory()
+    for number in range(5):
+        decide(identity, number=number)
+    client = caller(ALL)
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = answer(client, f"/api/v1/decisions?limit=2&cursor={cursor}")
+        seen += [item["subject_id"] for item in page["items"]]
+        decide(identity, number=99)
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == ["4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=201", "limit"),
+        ("limit=x", "limit"),
+        ("cursor=abc", "cursor"),
+        ("cursor=W251bGwsbnVsbF0", "cursor"),
+        ("cursor=%00", "cursor"),
+    ],
+)
+def test_a_page_that_makes_no_sense_is_refused_by_its_field(query: str, field: str) -> None:
+    wrong = answer(caller(ALL), f"/api/v1/contacts?{query}", 422)
+    assert (wrong["code"], wrong["field"]) == ("invalid-input", field)
+
+
+def test_contacts_show_the_rights_for_the_callers_identity_only() -> None:
+    mine, other = IdentityFactory(), IdentityFactory()
+    contacts.add_contact(
+        address="ada@example.org",
+        aliases=["ada@work.example"],
+        grants={mine: Rwx(read=True), other: Rwx(True, True, True)},
+        by=OPERATOR,
+    )
+    (shown,) = answer(caller(ALL, mine), "/api/v1/contacts")["items"]
+    assert shown["aliases"] == ["ada@work.example"]
+    assert shown["rights"] == [{"identity": mine.handle, "rwx": "r--"}]
+    (whole,) = answer(caller(ALL), "/api/v1/contacts")["items"]
+    assert len(whole["rights"]) == 2
+
+
+def test_the_address_book_costs_the_same_queries_however_long_it_is(
+    django_assert_max_num_queries: Any,
+) -> None:
+    ContactFactory.create_batch(30)
+    client = caller(ALL)
+    with django_assert_max_num_queries(8):
+        assert len(answer(client, "/api/v1/contacts")["items"]) == 30
+
+
+def test_identities_show_neither_the_keys_home_nor_the_secrets_reference() -> None:
+    identity = IdentityFactory(gpg_home="/srv/gpg", passphrase_ref="env:CLAUDE")
+    IdentityFactory()
+    (shown,) = answer(caller(ALL, identity), "/api/v1/identities")["items"]
+    assert shown["handle"] == identity.handle
+    assert "/srv/gpg" not in str(shown)
+    assert "env:" not in str(shown)
+
+
+def test_an_address_cannot_ask_for_a_scope_that_nobody_registered() -> None:
+    with pytest.raises(ValueError, match="decision:read"):
+        TokenAuth("decision:read")
