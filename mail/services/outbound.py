@@ -36,6 +36,8 @@ from teams.services.events import append_event
 log = structlog.get_logger(__name__)
 
 KIND = "mail.smtp"
+#: Characters of a subject that a reply repeats.
+SUBJECT_LIMIT = 800
 #: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
 _PIPELINES = ("pipelines.pipeline", "pipelines.stage")
 #: After so long a submission that has no effect was cut off before it could have one.
@@ -163,7 +165,11 @@ def composed_reply(
         from_address=sender_address(draft.account),
         from_name=draft.account.identity.name,
         to=tuple(draft.to),
-        original=(message.subject, message.message_id, tuple(message.references)),
+        original=(
+            message.subject[:SUBJECT_LIMIT],
+            message.message_id or None,
+            tuple(message.references),
+        ),
         text=text,
         automatic=draft.automatic,
         message_id=draft.message_id,

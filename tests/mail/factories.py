@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 
@@ -13,6 +14,7 @@ from guards.services import contacts, identities, permissions
 from guards.types import SYSTEM, Asker, Rwx
 from mail.models import Account
 from mail.services import accounts
+from tests.keys import Key, sign_detached
 
 OPERATOR = Asker("operator", "olga")
 
@@ -76,3 +78,37 @@ def make_mail(
         made[name.replace("_", "-")] = value
     made.set_content(text)
     return made.as_bytes()
+
+
+def make_signed(
+    key: Key,
+    text: str,
+    *,
+    sender: str = "alice@example.org",
+    to: str = "agent@agents.test",
+    subject: str = "Signed",
+    at: datetime | None = None,
+    break_body: bool = False,
+) -> bytes:
+    """A PGP/MIME message whose signed part names its recipient by a protected header."""
+    signed = (
+        f'Content-Type: text/plain; charset="utf-8"; protected-headers="v1"\r\nTo: {to}\r\n\r\n'
+        + text.replace("\n", "\r\n")
+    ).encode()
+    signature = sign_detached(key, signed, at=at)
+    if break_body:
+        signed = signed.replace(b"a", b"b")
+    head = (
+        f"From: {sender}\r\nTo: {to}\r\nSubject: {subject}\r\n"
+        f"Date: Mon, 30 Nov 2026 09:00:00 +0000\r\nMessage-ID: <{uuid.uuid4()}@x>\r\n"
+        "MIME-Version: 1.0\r\nContent-Type: multipart/signed; micalg=pgp-sha256;\r\n"
+        ' protocol="application/pgp-signature"; boundary="bb"\r\n\r\n'
+    ).encode()
+    return (
+        head
+        + b"--bb\r\n"
+        + signed
+        + b"\r\n--bb\r\nContent-Type: application/pgp-signature\r\n\r\n"
+        + signature.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+        + b"\r\n--bb--\r\n"
+    )

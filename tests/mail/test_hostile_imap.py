@@ -78,9 +78,7 @@ def test_flags_of_other_mail_and_expunges_of_unknown_numbers_are_ignored(server,
 
 @pytest.mark.fault("imap-16")
 def test_a_no_to_fetch_keeps_what_came(server, mailbox):
-    server.on(
-        rb"UID FETCH", literal(1, 1, RAWS[0]) + b"%TAG% NO [EXPUNGEISSUED] some are gone\r\n"
-    )
+    server.on(rb"UID FETCH", literal(1, 1, RAWS[0]) + b"%TAG% NO [EXPUNGEISSUED] some are gone\r\n")
     result = mailbox.fetch([1, 2])
     assert [message.uid for message in result.messages] == [1]
     assert result.absent == (2,)
@@ -94,8 +92,8 @@ def test_attributes_may_follow_the_literal_in_any_order(server, mailbox):
         rb"UID FETCH",
         b"* 1 FETCH (BODY[] {%d}\r\n" % len(raw)
         + raw
-        + b' RFC822.SIZE %d FLAGS (\\Seen $Label) INTERNALDATE " 1-Dec-2026 10:00:00 -0130" UID 1)\r\n'
-        % len(raw)
+        + b" RFC822.SIZE %d FLAGS (\\Seen $Label)" % len(raw)
+        + b' INTERNALDATE " 1-Dec-2026 10:00:00 -0130" UID 1)\r\n' % len(raw)
         + b"%TAG% OK done\r\n",
     )
     (message,) = mailbox.fetch([1]).messages
