@@ -25,12 +25,15 @@ def encode(pipe: Mapping[str, Any]) -> bytes:
     return json.dumps(pipe, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def after(spec: CommandSpec, pipe: Mapping[str, Any], output: bytes) -> dict[str, Any]:
-    """The pipe once a stage has written its output; OutputInvalid says why it does not pass."""
+def after(spec: CommandSpec, pipe: dict[str, Any], output: bytes) -> dict[str, Any]:
+    """The pipe once a stage has written its output; OutputInvalid says why it does not pass.
+
+    The very same pipe comes back where the command passes it through.
+    """
     if len(output) > MAX_OUTPUT_BYTES:
         raise OutputInvalid(f"the output is larger than {MAX_OUTPUT_BYTES} bytes")
     value = _checked(spec, output)
-    return dict(pipe) if spec.mode == "passthrough" else {"data": value, "files": pipe["files"]}
+    return pipe if spec.mode == "passthrough" else {"data": value, "files": pipe["files"]}
 
 
 def _checked(spec: CommandSpec, output: bytes) -> Any:

@@ -92,6 +92,14 @@ def stored(raw: bytes) -> str:
     return digest
 
 
+def script(directory: Path, name: str, lines: str) -> str:
+    """A program of these shell lines; its path."""
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def cli(name: str = "greet", **fields: Any) -> dict[str, Any]:
     """A command document of the cli runner that passes every check, until a test changes it."""
     document = {

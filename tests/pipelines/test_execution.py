@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,9 @@ from pipelines.models import Command, Pipeline, Stage
 from pipelines.services import execution, intake, rules
 from pipelines.signals import stage_starting
 from teams.models import Event
-from tests.pipelines.factories import OPERATOR, Desk, body
+from tests.pipelines.factories import OPERATOR, Desk, body, script
 
 pytestmark = pytest.mark.django_db
-
-
-def script(directory: Path, name: str, body: str) -> str:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
 
 
 def run(desk: Desk, *calls: dict, text: str = "please do it") -> Pipeline:

@@ -1,0 +1,99 @@
+"""What a stage wrote becomes the pipe only in the form its command declares."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as rounds
+from hypothesis import strategies as st
+
+from pipelines import pipes, schema, specification
+from pipelines.exceptions import OutputInvalid
+from tests.pipelines.factories import cli
+
+PIPE = {"data": "before", "files": []}
+
+
+def after(output: bytes, **fields: object) -> dict:
+    return pipes.after(specification.read(cli(**fields)), PIPE, output)
+
+
+def test_text_is_kept_as_it_is():
+    assert after(b"h\xc3\xa9llo\n") == {"data": "héllo\n", "files": []}
+
+
+def test_json_is_the_default():
+    assert after(b'{"a": [1]}', output_schema=...)["data"] == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("output", "fields", "reason"),
+    [
+        (b"\xff", {}, "not UTF-8"),
+        (b"a\0b", {}, "NUL"),
+        (b"no json", {"output_schema": ...}, "not JSON"),
+        (b"", {"output_schema": ...}, "not JSON"),
+        (b"NaN", {"output_schema": ...}, "not a JSON number"),
+        (b"1e999", {"output_schema": ...}, "beyond"),
+        (b'"\\u0000"', {"output_schema": ...}, "NUL"),
+        (b'"\\ud800"', {"output_schema": ...}, "half a character"),
+        (b"[" * 5000 + b"]" * 5000, {"output_schema": ...}, "not JSON"),
+        (b"[" * 70 + b"]" * 70, {"output_schema": ...}, "deeper"),
+        (b'"' + b"x" * 1_000_000 + b'"', {"output_schema": ...}, "larger than 1000000"),
+        (b"5", {"output_schema": {"type": "string"}}, "not of type 'string'"),
+        (b'{"a": 1}', {"output_schema": {"$ref": "#/$defs/no"}}, "cannot be applied"),
+        (b"no json", {"output_schema": {"type": "object"}, "mode": "passthrough"}, "not JSON"),
+    ],
+)
+def test_an_output_of_another_form_is_refused(output, fields, reason):
+    with pytest.raises(OutputInvalid, match=reason):
+        after(output, **fields)
+
+
+def test_a_passthrough_stage_hands_on_the_very_same_pipe():
+    assert after(b"anything", mode="passthrough", output_schema=...) is PIPE
+
+
+def test_local_references_are_followed_and_others_never():
+    local = {"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}
+
+    schema.check_output(5, local)
+    with pytest.raises(OutputInvalid):
+        schema.check_output("5", local)
+    with pytest.raises(OutputInvalid, match="cannot be applied"):
+        schema.check_output(5, {"$ref": "http://127.0.0.1:9/s.json"})
+
+
+def test_a_pattern_takes_linear_time_whatever_the_output():
+    with pytest.raises(OutputInvalid):
+        schema.check_output("a" * 50_000 + "!", {"pattern": "^(a+)+$"})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@rounds(max_examples=100, deadline=None)
+@given(json_values)
+def test_what_passes_can_be_stored_and_read_back(value):
+    try:
+        kept = after(json.dumps(value).encode(), output_schema=...)["data"]
+    except OutputInvalid:
+        return
+    text = json.dumps(kept)
+    assert "\\u0000" not in text
+    assert all(math.isfinite(x) for x in _floats(kept))
+
+
+def _floats(value: object) -> list[float]:
+    if isinstance(value, float):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [x for inner in value for x in _floats(inner)] if isinstance(value, list) else []
