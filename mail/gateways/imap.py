@@ -81,12 +81,14 @@ class ImapMailbox:
         validity = _number(client, "UIDVALIDITY")
         if validity is None:
             raise FolderUnavailable(f"folder {folder!r} has no UIDVALIDITY: it cannot be followed")
-        return MailboxState(
+        state = MailboxState(
             uidvalidity=validity,
             uidnext=_number(client, "UIDNEXT") or max(self._search("UID 1:*"), default=0) + 1,
             exists=int(selected[1][0] or 0),
             modseq=_number(client, "HIGHESTMODSEQ"),
         )
+        _news(client)  # SELECT's own EXISTS is no news
+        return state
 
     def uids_after(self, uid: int) -> tuple[int, ...]:
         """`n:*` names the last mail even where it lies below n, so the answer is filtered."""
@@ -138,10 +140,12 @@ class ImapMailbox:
     def idle(self, *, seconds: float, waker: Waker | None = None) -> bool:
         """IDLE until the server says anything at all; the reader then looks for itself."""
         client = self._box.client
-        self._call(self._box.idle.start)
-        heard = _pending(client) or readable(client.sock, waker, seconds)
-        self._call(self._box.idle.stop)
-        return heard
+        if _news(client):
+            return True
+        tag = self._call(lambda: _start_idle(client))
+        heard = _news(client) or _pending(client) or readable(client.sock, waker, seconds)
+        self._call(lambda: _end_idle(self._box, tag))
+        return _news(client) or heard
 
     def close(self) -> None:
         """LOGOUT if the connection still lives, then close it in any case."""
@@ -260,6 +264,30 @@ def _left_over(client: imaplib.IMAP4) -> list[object]:
     """What imaplib collected before a FETCH failed."""
     collected: Any = client.untagged_responses
     return list(collected.pop("FETCH", []))
+
+
+def _news(client: imaplib.IMAP4) -> bool:
+    """Whether mail was announced inside the answers of other commands; asking forgets it.
+
+    A server says each EXISTS once: what came during a pass is never repeated in IDLE.
+    """
+    collected: Any = client.untagged_responses
+    return bool(collected.pop("EXISTS", None))
+
+
+def _start_idle(client: Any) -> bytes:
+    """IDLE up to the server's `+`; what it says before is collected as usual."""
+    tag: bytes = client._command("IDLE")
+    while client._get_response() is not None:
+        if client.tagged_commands.get(tag):
+            status, said = client.tagged_commands.pop(tag)
+            raise TransportError(f"IDLE was refused: {status} {said!r}"[:300])
+    return tag
+
+
+def _end_idle(box: BaseMailBox, tag: bytes) -> None:
+    box.client.send(b"DONE\r\n")
+    box.consume_until_tagged_response(tag)
 
 
 def _pending(client: imaplib.IMAP4) -> bool:

@@ -93,7 +93,7 @@ def test_attributes_may_follow_the_literal_in_any_order(server, mailbox):
         b"* 1 FETCH (BODY[] {%d}\r\n" % len(raw)
         + raw
         + b" RFC822.SIZE %d FLAGS (\\Seen $Label)" % len(raw)
-        + b' INTERNALDATE " 1-Dec-2026 10:00:00 -0130" UID 1)\r\n' % len(raw)
+        + b' INTERNALDATE " 1-Dec-2026 10:00:00 -0130" UID 1)\r\n'
         + b"%TAG% OK done\r\n",
     )
     (message,) = mailbox.fetch([1]).messages

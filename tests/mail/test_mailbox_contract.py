@@ -95,6 +95,17 @@ def test_idle_returns_when_mail_arrives_and_when_it_is_woken(box):
     waker.close()
 
 
+def test_mail_that_comes_while_a_pass_runs_ends_the_next_idle_at_once(box):
+    with box.transport.open_mailbox(box.endpoint) as mailbox:
+        mailbox.select("INBOX")
+        box.deliver(make_mail())
+        mailbox.uids_after(0)  # servers announce it in this answer, once
+        assert mailbox.idle(seconds=20)
+        mailbox.select("INBOX")
+        assert len(mailbox.uids_after(0)) == 1
+        assert not mailbox.idle(seconds=0.2)
+
+
 @pytest.mark.fault("send-12")
 def test_an_appended_message_is_found_by_its_id_byte_for_byte(box):
     raw = make_mail(message_id="wanted@example.org")
