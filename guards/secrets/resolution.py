@@ -14,7 +14,7 @@ from shutil import which
 from django.conf import settings
 
 from guards import process
-from guards.exceptions import CountersignError, SecretUnavailable
+from guards.exceptions import CountersignError, InvalidInput, SecretUnavailable
 from guards.secrets.references import parse
 from guards.secrets.values import Secret
 
@@ -36,10 +36,12 @@ class _Absent(Exception):
 def resolve(reference: str) -> Secret:
     """The secret that a reference stands for.
 
-    SecretUnavailable (or InvalidInput for what is no reference) says why not, naming the place and
-    never the secret.
+    SecretUnavailable says why not, naming the place and never the secret.
     """
-    parsed = parse(reference)
+    try:
+        parsed = parse(reference)
+    except InvalidInput as error:
+        raise SecretUnavailable(error.detail) from None
     try:
         text = _PLACES[parsed.scheme](parsed.rest) if parsed.scheme else _walk(parsed.rest)
     except _Absent as absence:
