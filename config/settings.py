@@ -20,6 +20,7 @@ environ.Env.read_env(BASE_DIR / ".env")
 
 # Where everything lives that is not in the database: raw mail, keys, secrets, pipeline directories.
 DATA_DIR = Path(env.str("DATA_DIR", default=str(BASE_DIR / "var"))).resolve()
+DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 # Signs sessions, CSRF tokens and queue packages. `make setup` writes one into .env.
 SECRET_KEY = env.str("SECRET_KEY", default="")

@@ -1,0 +1,1 @@
+"""The outer ring: real servers, real processes, data directories of their own."""

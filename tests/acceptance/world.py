@@ -1,0 +1,164 @@
+"""An installation with one agent, one sender who may execute, and two signed commands."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from email.message import EmailMessage
+from email.policy import SMTP
+from pathlib import Path
+from typing import Any
+
+from tests.keys import Key, public_key, sign_detached
+from tests.servers import Installation
+from tests.servers.presence import wait_until
+
+AGENT = "agent@house.example"
+SENDER = "olga@example.org"
+
+_COMMANDS: tuple[dict[str, Any], ...] = (
+    {
+        "schema": "command/1",
+        "name": "factor",
+        "serial": 1,
+        "runner": "cli",
+        "binary": "factor",
+        "end_of_options": True,
+        "args": [{"name": "number", "type": "integer", "required": True, "position": 0}],
+        "output_schema": "text",
+    },
+    {
+        "schema": "command/1",
+        "name": "sentence",
+        "serial": 1,
+        "runner": "cli",
+        "binary": "printf",
+        "fixed_args": ["The factors are %s"],
+        "args": [{"name": "r", "type": "string", "position": 0, "from_pipe": "/data"}],
+        "output_schema": "text",
+    },
+)
+
+_BUILD = """
+from approvals.services import artifacts
+from guards import secrets
+from guards.services import contacts, identities, keys
+from guards.types import Asker, Rwx
+from pathlib import Path
+from pipelines.services import commands, rules
+from teams.services import checkpoints
+
+by = Asker("operator", "test")
+artifacts.ensure_key(); checkpoints.ensure_key()
+agent = identities.create_identity(
+    handle="agent", email=agent_address, reply_policy="auto", is_default=True, by=by
+)
+contact = contacts.add_contact(address=sender, grants={agent: Rwx.parse("rwx")}, by=by)
+keys.pin_key(contact=contact, key=sender_key.encode(), by=by)
+outcomes = commands.load_directory(Path(command_directory), by=by)
+rules.save_rule(
+    name="factor", kind="regex", match=r"factor (?P<n>[0-9]+)",
+    calls=[
+        {"command": "factor", "args": {"number": {"group": "n", "type": "integer"}}},
+        {"command": "sentence", "args": {}},
+    ],
+    by=by,
+)
+answer = [f"{o.name}: {o.outcome} {o.detail}" for o in outcomes]
+"""
+
+_ADD_ACCOUNT = """
+from guards import secrets
+from guards.models import Identity
+from guards.types import Asker
+from mail.services import accounts
+
+account = accounts.create_account(
+    identity=Identity.objects.get(handle="agent"),
+    secret_ref=secrets.store("imap-" + fields["name"], imap_password),
+    smtp_secret_ref=secrets.store("smtp-" + fields["name"], smtp_password),
+    by=Asker("operator", "test"), **fields,
+)
+answer = account.pk
+"""
+
+
+def owner_environment(owner: Key, directory: Path) -> dict[str, str]:
+    """Settings that name the owner of commands."""
+    path = directory / "owner.asc"
+    path.write_bytes(public_key(owner, armor=True))
+    return {"OWNER_FINGERPRINT": owner.fingerprint, "OWNER_KEY_FILE": str(path)}
+
+
+def build(installation: Installation, *, owner: Key, sender: Key) -> None:
+    """Identity, contact with its pinned key, commands signed by the owner, one rule."""
+    from guards import documents
+
+    directory = installation.directory / "commands"
+    directory.mkdir()
+    for document in _COMMANDS:
+        signature = sign_detached(owner, documents.canonical(document)).decode()
+        signed = json.dumps({**document, "signature": signature})
+        (directory / f"{document['name']}.yaml").write_text(signed)
+    loaded = installation.python(
+        _BUILD,
+        agent_address=AGENT,
+        sender=SENDER,
+        sender_key=public_key(sender, armor=True).decode(),
+        command_directory=str(directory),
+    )
+    assert all(": loaded" in line for line in loaded), loaded
+
+
+def add_account(installation: Installation, *, name: str, imap_password: str, **fields: Any) -> int:
+    """One mailbox of the agent; the servers' certificates are self-made."""
+    from tests.servers.smtp import PASSWORD, USER
+
+    made: int = installation.python(
+        _ADD_ACCOUNT,
+        fields={
+            "name": name,
+            "smtp_username": USER,
+            "tls_skip_verify": True,
+            "poll_interval": "1m",
+            "sent_folder": "Sent",
+            **fields,
+        },
+        imap_password=imap_password,
+        smtp_password=PASSWORD,
+    )
+    return made
+
+
+def wait_for_first_passes(installation: Installation, number: int) -> None:
+    """Until that many accounts may start work."""
+    code = (
+        "from mail.models import FolderCursor\n"
+        "answer = FolderCursor.objects.filter(first_pass_done=True).count()"
+    )
+    wait_until(lambda: installation.python(code) >= number, "the first passes", 60)
+
+
+def signed_request(sender: Key, number: int) -> tuple[str, bytes]:
+    """A signed mail that asks for a number's factors; its Message-ID and its bytes."""
+    message_id = f"<{uuid.uuid4()}@example.org>"
+    head = EmailMessage(policy=SMTP)
+    head["From"] = f"Olga <{SENDER}>"
+    head["To"] = AGENT
+    head["Subject"] = f"The factors of {number}"
+    head["Message-ID"] = message_id
+    head["References"] = f"<an-earlier-one-{number}@example.org>"
+    head["MIME-Version"] = "1.0"
+    part = b"Content-Type: text/plain; charset=utf-8\r\n\r\n@agent please factor %d\r\n" % number
+    signature = sign_detached(sender, part, hash="SHA256").replace(b"\n", b"\r\n")
+    raw = (
+        head.as_bytes().rstrip(b"\r\n")
+        + b'\r\nContent-Type: multipart/signed; micalg="pgp-sha256";'
+        + b'\r\n protocol="application/pgp-signature"; boundary="b1"\r\n\r\n'
+        + b"--b1\r\n"
+        + part
+        + b"\r\n--b1\r\nContent-Type: application/pgp-signature\r\n\r\n"
+        + signature
+        + b"\r\n--b1--\r\n"
+    )
+    return message_id, raw
