@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -34,15 +33,18 @@ EVERY_EVENTS = 100
 
 
 @dataclass(slots=True)
-class _Pace:
-    """When this process last signed or tried to, so that a commit costs no query."""
+class Pace:
+    """When this process last signed or tried to, so that most commits cost no query."""
 
     seq: int = 0
     at: float = float("-inf")
-    lock: Lock = field(default_factory=Lock)
+
+    def is_due(self, *, head_seq: int, now: float) -> bool:
+        """Whether a second has passed, or a hundred events have gathered. `now` is monotonic."""
+        return now - self.at >= EVERY_SECONDS or abs(head_seq - self.seq) >= EVERY_EVENTS
 
 
-_pace = _Pace()
+_pace = Pace()
 
 
 def sign_head() -> Checkpoint | None:
@@ -74,12 +76,12 @@ def sign_if_due() -> bool:
 
     An installation key that cannot be read is logged; `doctor` and `verify_log` say it aloud.
     """
-    with _pace.lock:
-        _pace.at = time.monotonic()
+    _pace.at = time.monotonic()
     try:
         checkpoint = sign_head()
     except SecretUnavailable as error:
         logger.warning("the head of the event log stays unsigned: %s", error)
+        _pace.seq = selectors.head().seq
         return False
     if checkpoint is None:
         return False
@@ -88,9 +90,8 @@ def sign_if_due() -> bool:
 
 
 def sign_after_append(*, head_seq: int) -> bool:
-    """After a commit: sign when a second has passed or a hundred events have gathered."""
-    waited = time.monotonic() - _pace.at
-    if waited < EVERY_SECONDS and head_seq - _pace.seq < EVERY_EVENTS:
+    """After a commit: sign when it is due by this process's pace. The beat takes the rest."""
+    if not _pace.is_due(head_seq=head_seq, now=time.monotonic()):
         return False
     return sign_if_due()
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from django.db.models import TextField
+from django.db.models import Func, TextField
 from django.db.models.functions import Cast
 
 from guards.exceptions import SecretUnavailable
@@ -21,7 +20,7 @@ _CHUNK = 5_000
 #: The columns that the chain hashes, in `chain.link`'s order, and the hash itself.
 _COLUMNS = (
     "seq",
-    "at",
+    "at_text",
     "kind",
     "subject_type",
     "subject_id",
@@ -104,20 +103,32 @@ def _follow(walk: _Walk, progress: Progress | None) -> None:
             progress(seq)
 
 
+class _Moment(Func):
+    """A time as the chain writes it, made by the database: parsing it here costs a third more."""
+
+    output_field = TextField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """SQLite keeps UTC as text, without a fraction where that is zero."""
+        template = (
+            "replace(%(expressions)s, ' ', 'T') || "
+            "iif(instr(%(expressions)s, '.'), '', '.000000') || '+00:00'"
+        )
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """PostgreSQL formats microseconds itself."""
+        template = "to_char(%(expressions)s AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US') || '+00:00'"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
 def _rows() -> Iterator[tuple[Any, ...]]:
     rows = (
         Event.objects.order_by("seq")
-        .annotate(facts_text=Cast("facts", TextField()))
+        .annotate(at_text=_Moment("at"), facts_text=Cast("facts", TextField()))
         .values_list(*_COLUMNS)
     )
-    known: dict[datetime, str] = {}
-    for row in rows.iterator(chunk_size=_CHUNK):
-        at = row[1]
-        text = known.get(at)
-        if text is None:
-            # Events of one unit of work share their time.
-            known = {at: (text := chain.moment(at))}
-        yield (row[0], text, *row[2:])
+    return rows.iterator(chunk_size=_CHUNK)
 
 
 def _missing_tail(walk: _Walk) -> _Break | None:
