@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from guards import patterns
 from guards.exceptions import InvalidInput
 
-LETTERS = "ab@./"
+LETTERS = "ab@./ß"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,9 @@ LETTERS = "ab@./"
         ("", "", True),
         ("", "a", False),
         ("**@x.org", "a@x.org", True),
+        ("*[^a]*", "@/", True),
+        ("*@straße.de", "a@STRASSE.de", False),
+        ("*@straße.de", "a@Straße.DE", True),
     ],
 )
 def test_it_matches_the_whole_address(pattern: str, address: str, fits: bool) -> None:
@@ -116,6 +119,6 @@ def test_any_text_either_compiles_or_is_refused(pattern: str, text: str) -> None
     assert patterns.matches(pattern, text) in (True, False)
 
 
-def test_a_hostile_pattern_costs_no_more_than_the_product_of_the_lengths() -> None:
+def test_a_pattern_with_many_stars_is_still_answered_at_once() -> None:
     pattern = "*a" * 120 + "b"
     assert not patterns.matches(pattern, "a" * 250)
