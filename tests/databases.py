@@ -47,6 +47,7 @@ def _point_at(path: str) -> None:
     configured["NAME"] = path
     backend = load_backend(configured["ENGINE"])
     connections["default"] = backend.DatabaseWrapper(configured | {"NAME": path}, "default")
+    connections["default"].ensure_connection()  # alone: switching to WAL waits for nobody
 
 
 def forked(work: Callable[[], None]) -> int:

@@ -81,18 +81,15 @@ def sign_if_due() -> bool:
         checkpoint = sign_head()
     except SecretUnavailable as error:
         logger.warning("the head of the event log stays unsigned: %s", error)
-        _pace.seq = selectors.head().seq
         return False
-    if checkpoint is None:
-        return False
-    _pace.seq = checkpoint.seq
-    return True
+    return checkpoint is not None
 
 
 def sign_after_append(*, head_seq: int) -> bool:
     """After a commit: sign when it is due by this process's pace. The beat takes the rest."""
     if not _pace.is_due(head_seq=head_seq, now=time.monotonic()):
         return False
+    _pace.seq = head_seq  # tried, whoever signs it: the next try is a second or a hundred later
     return sign_if_due()
 
 

@@ -118,7 +118,8 @@ class _Moment(Func):
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """PostgreSQL formats microseconds itself."""
-        template = "to_char(%(expressions)s AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US') || '+00:00'"
+        shape = 'YYYY-MM-DD"T"HH24:MI:SS.US'
+        template = f"to_char(%(expressions)s AT TIME ZONE 'UTC', '{shape}') || '+00:00'"
         return self.as_sql(compiler, connection, template=template, **context)
 
 
