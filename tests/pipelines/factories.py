@@ -169,7 +169,8 @@ class Desk:
     def raw(self, text: str, *, key: Key | None = None, subject: str = "A request") -> bytes:
         """A PGP/MIME message of the requester that names the agent in its first line."""
         lines = [f"@{self.identity.handle}", *text.splitlines()]
-        part = "\r\n".join(["Content-Type: text/plain; charset=utf-8", "", *lines]) + "\r\n"
+        head_of_part = ["Content-Type: text/plain; charset=utf-8", f"X-Number: {next(_numbers)}"]
+        part = "\r\n".join([*head_of_part, "", *lines]) + "\r\n"
         signature = sign_detached(key or self.requester, part.encode())
         head = (
             f"From: {self.requester.email}\r\nTo: {self.identity.email}\r\nSubject: {subject}\r\n"
