@@ -1,4 +1,8 @@
-"""ASGI: HTTP through Django."""
+"""ASGI: HTTP through Django, websockets through channels with the session of the console.
+
+The feed's consumer itself checks host, origin, session and token: a browser's socket counts only from
+this installation's own pages, while programs with a token, which send no Origin, may connect too.
+"""
 
 from __future__ import annotations
 
@@ -7,4 +11,16 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_asgi_application()
+_http = get_asgi_application()  # loads the apps: the imports below need them
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+
+from teams.routing import websocket_urlpatterns  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": _http,
+        "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns)),
+    }
+)

@@ -1,0 +1,241 @@
+"""*Needs you*: one queue of everything that waits on the operator, oldest first.
+
+Each source is one bounded query, whatever the size of the tables. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from approvals.models import Approval, Effect, Hold
+from guards.models import PinnedKey
+from mail.models import Account, Message, Outbound
+from pipelines.models import Command, Pipeline
+
+#: How many rows of one source the index shows; the rest is one click away in its list.
+ROWS_PER_SOURCE = 20
+#: Held mail older than this is still in the messages' list, but no longer asks for anybody.
+HELD_MAIL_ASKS_FOR = timedelta(days=14)
+#: A key that expires within this time asks to be replaced.
+KEY_WARNING = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that waits: since when, what, why, and the act that answers it.
+
+    `act` is the label; with `post` it is a button that POSTs to `url`, else a link.
+    """
+
+    kind: str
+    icon: str
+    tone: str
+    since: datetime
+    title: str
+    cause: str
+    act: str
+    url: str
+    post: bool = False
+    label: str = ""
+
+
+def held_replies() -> QuerySet[Hold]:
+    """Drafts that wait for a person."""
+    return Hold.objects.filter(state=Hold.State.WAITING).order_by("since")
+
+
+def held_mail() -> QuerySet[Message]:
+    """Mail that was held and that nobody has looked into yet."""
+    recent = timezone.now() - HELD_MAIL_ASKS_FOR
+    return Message.objects.filter(
+        verdict="hold", revealed_at=None, received_at__gte=recent
+    ).order_by("received_at")
+
+
+def interrupted_pipelines() -> QuerySet[Pipeline]:
+    """Work that a crash stopped."""
+    return Pipeline.objects.filter(status=Pipeline.Status.INTERRUPTED).order_by("created_at")
+
+
+def unknown_effects() -> QuerySet[Effect]:
+    """Acts whose outcome nobody knows and nobody has acknowledged."""
+    return Effect.objects.filter(phase=Effect.Phase.UNKNOWN, acknowledged_at=None).order_by(
+        "created_at"
+    )
+
+
+def failing_accounts() -> QuerySet[Account]:
+    """Mailboxes that cannot be read."""
+    return Account.objects.filter(state=Account.State.FAILING).order_by("name")
+
+
+def unsigned_commands() -> QuerySet[Command]:
+    """Commands that will not run as they are."""
+    return Command.objects.exclude(signature_state=Command.SignatureState.OK).order_by("name")
+
+
+def expiring_keys() -> QuerySet[PinnedKey]:
+    """Pinned keys that have expired or soon will."""
+    return PinnedKey.objects.filter(
+        removed_at=None, expires_at__lt=timezone.now() + KEY_WARNING
+    ).order_by("expires_at")
+
+
+def counts(request: HttpRequest) -> Mapping[str, int]:
+    """How many of each wait, asked once per request."""
+    known: Mapping[str, int] | None = getattr(request, "_needs_counts", None)
+    if known is None:
+        known = {kind: query().count() for kind, query, _ in _SOURCES}
+        request._needs_counts = known  # type: ignore[attr-defined]
+    return known
+
+
+def queue() -> list[Need]:
+    """All of it, oldest first."""
+    found = [need for _, query, rows in _SOURCES for need in rows(query())]
+    return sorted(found, key=lambda need: need.since)
+
+
+def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:
+    open_approval = Approval.objects.filter(hold=OuterRef("pk"), state=Approval.State.PENDING)
+    draft = Outbound.objects.filter(hold=OuterRef("pk"))
+    rows = query.annotate(
+        open_approval=Subquery(open_approval.values("pk")[:1]),
+        subject=Subquery(draft.values("subject")[:1]),
+        recipients=Subquery(draft.values("to")[:1]),
+    )
+    for hold in rows[:ROWS_PER_SOURCE]:
+        recipients = ", ".join(hold.recipients or []) or "somebody"
+        title = f"Reply to {recipients}: {hold.subject}" if hold.subject else str(hold)
+        if hold.open_approval:
+            url, act = (
+                reverse("admin:approvals_approval_change", args=[hold.open_approval]),
+                "Review",
+            )
+        else:
+            url, act = reverse("admin:approvals_hold_open", args=[hold.pk]), "Open for review"
+        yield Need(
+            kind="held-reply",
+            label="reply held",
+            icon="front_hand",
+            tone="warn",
+            since=hold.since,
+            title=title,
+            cause=f"Held: {hold.reason}. Asked for by {hold.requested_by}.",
+            act=act,
+            url=url,
+            post=not hold.open_approval,
+        )
+
+
+def _mail_rows(query: QuerySet[Message]) -> Iterator[Need]:
+    from mail.sentences import rule_in_short
+
+    for message in query.select_related("account")[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="held-mail",
+            label="mail held",
+            icon="mark_email_unread",
+            tone="bad" if message.trust_level == "untrusted" else "warn",
+            since=message.received_at,
+            title=f"From {message.sender or 'nobody in particular'} to {message.account.name}",
+            cause=rule_in_short(message.rule, message.trust_reason),
+            act="See why",
+            url=reverse("admin:mail_message_change", args=[message.pk]),
+        )
+
+
+def _pipeline_rows(query: QuerySet[Pipeline]) -> Iterator[Need]:
+    for pipeline in query[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="interrupted-pipeline",
+            label="interrupted",
+            icon="power_off",
+            tone="bad",
+            since=pipeline.finished_at or pipeline.created_at,
+            title=f"Work for {pipeline.requester} stopped half-way",
+            cause=pipeline.error or "Its worker died; nothing is repeated by itself.",
+            act="Look",
+            url=reverse("admin:pipelines_pipeline_change", args=[pipeline.pk]),
+        )
+
+
+def _effect_rows(query: QuerySet[Effect]) -> Iterator[Need]:
+    for effect in query[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="unknown-effect",
+            label="unknown",
+            icon="help",
+            tone="bad",
+            since=effect.contact_marked_at or effect.created_at,
+            title="A message may have left, or may not",
+            cause=f"{effect.reason or 'No answer came back'}. It is never sent again by itself.",
+            act="Read and acknowledge",
+            url=reverse("admin:approvals_effect_change", args=[effect.pk]),
+        )
+
+
+def _account_rows(query: QuerySet[Account]) -> Iterator[Need]:
+    for account in query[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="failing-account",
+            label="account",
+            icon="cloud_off",
+            tone="bad",
+            since=account.last_success_at or account.created_at,
+            title=f"{account.name} has failed {account.failures} times",
+            cause=account.last_error or "No reason was given.",
+            act="Check",
+            url=reverse("admin:mail_account_change", args=[account.pk]),
+        )
+
+
+def _command_rows(query: QuerySet[Command]) -> Iterator[Need]:
+    for command in query[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="unsigned-command",
+            label="command",
+            icon="draw",
+            tone="warn",
+            since=command.updated_at,
+            title=f"{command.name} does not run: signature {command.get_signature_state_display().lower()}",
+            cause=command.signature_detail or "Only what the owner has signed runs.",
+            act="Sign",
+            url=reverse("admin:pipelines_command_change", args=[command.pk]),
+        )
+
+
+def _key_rows(query: QuerySet[PinnedKey]) -> Iterator[Need]:
+    now = timezone.now()
+    for key in query.select_related("contact")[:ROWS_PER_SOURCE]:
+        assert key.expires_at is not None  # noqa: S101 - the query asks for it
+        gone = key.expires_at <= now
+        yield Need(
+            kind="expiring-key",
+            label="key",
+            icon="key_off" if gone else "key",
+            tone="bad" if gone else "warn",
+            since=key.expires_at - KEY_WARNING,
+            title=f"The key of {key.contact} {'has expired' if gone else 'expires soon'}",
+            cause=f"On {key.expires_at:%d %B %Y}. After that nothing this contact signs counts.",
+            act="Replace",
+            url=reverse("admin:guards_pinnedkey_change", args=[key.pk]),
+        )
+
+
+_SOURCES: tuple[tuple[str, Callable[[], QuerySet], Callable[..., Iterator[Need]]], ...] = (  # type: ignore[type-arg]
+    ("held-reply", held_replies, _reply_rows),
+    ("held-mail", held_mail, _mail_rows),
+    ("interrupted-pipeline", interrupted_pipelines, _pipeline_rows),
+    ("unknown-effect", unknown_effects, _effect_rows),
+    ("failing-account", failing_accounts, _account_rows),
+    ("unsigned-command", unsigned_commands, _command_rows),
+    ("expiring-key", expiring_keys, _key_rows),
+)

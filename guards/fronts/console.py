@@ -1,0 +1,196 @@
+"""What every console page of every app is built from: pages, acts, panels.
+
+A page shows and never changes anything. An act is a POST of ours that calls one service; a GET on
+it is 405. A panel is a piece that an upper app puts onto a lower app's page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_POST
+from unfold.admin import ModelAdmin
+
+from guards.exceptions import CountersignError
+from guards.types import Asker
+
+Act = Callable[[HttpRequest, str], str | None]
+
+
+def operator(request: HttpRequest) -> Asker:
+    """The person behind a console request."""
+    return Asker("operator", request.user.get_username())
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A piece of another app on a page: its template and what the template needs."""
+
+    template: str
+    context: Mapping[str, object]
+
+
+PanelSource = Callable[[HttpRequest, Any], Panel | None]
+_panels: dict[str, list[PanelSource]] = {}
+
+
+def register_panel(page: str, source: PanelSource) -> None:
+    """Put a panel onto the page of a model (`mail.message`). Called once, in an app's `ready()`."""
+    sources = _panels.setdefault(page, [])
+    if source not in sources:
+        sources.append(source)
+
+
+def panels(page: str, request: HttpRequest, row: Model) -> list[Panel]:
+    """What upper apps have to say about this row, in the order in which they registered."""
+    found = (source(request, row) for source in _panels.get(page, ()))
+    return [panel for panel in found if panel is not None]
+
+
+class ConsoleAdmin(ModelAdmin):
+    """A list that an operator reads: nothing is added, changed or deleted through the admin itself.
+
+    `empty_state` says what to do when there is nothing yet. `actions` are off: acts are POST views.
+    """
+
+    actions = None
+    empty_state: str = "Nothing here yet."
+    empty_icon: str = "inbox"
+    list_per_page = 50
+    show_full_result_count = False
+    list_filter_submit = False
+    compressed_fields = True
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Rows are written by services."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Rows are written by services."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Rows are kept."""
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Whoever may view or change the model in Django's own terms may look."""
+        label, model = self.opts.app_label, self.opts.model_name
+        return any(request.user.has_perm(f"{label}.{verb}_{model}") for verb in ("view", "change"))
+
+    def may_act(self, request: HttpRequest) -> bool:
+        """Whoever has Django's change permission on the model may press its buttons."""
+        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
+
+    # --- acts -------------------------------------------------------------------------------------
+
+    def acts(self) -> Mapping[str, Act]:
+        """The buttons of this model: a word of the address, and what it does with (request, pk).
+
+        An act returns the sentence to show, or None; it raises CountersignError to refuse.
+        """
+        return {}
+
+    def act_target(self, request: HttpRequest, object_id: str, act: str) -> str:
+        """Where the browser goes after an act: the row's page."""
+        return self.page_url(object_id)
+
+    def page_url(self, object_id: str) -> str:
+        """The row's page."""
+        return reverse(self._name("change"), args=[object_id])
+
+    def get_urls(self) -> list[URLPattern]:
+        """The admin's own addresses, after our acts and extra pages."""
+        acts = [
+            path(f"<path:object_id>/{word}/", self._posted(word, act), name=self._short(word))
+            for word, act in self.acts().items()
+        ]
+        return acts + self.pages() + super().get_urls()
+
+    def pages(self) -> list[URLPattern]:
+        """Further pages of this model, each wrapped in `self.admin_site.admin_view`."""
+        return []
+
+    def _short(self, word: str) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{word.replace('-', '_')}"
+
+    def _name(self, word: str) -> str:
+        return f"admin:{self._short(word)}"
+
+    def _posted(self, word: str, act: Act) -> Callable[..., HttpResponse]:
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            if not self.may_act(request):
+                raise PermissionDenied
+            key = unquote(object_id)
+            try:
+                said = act(request, key)
+            except CountersignError as refusal:
+                messages.error(request, _refusal_text(refusal))
+            else:
+                if said:
+                    messages.success(request, said)
+            return HttpResponseRedirect(self.act_target(request, key, word))
+
+        wrapped: Callable[..., HttpResponse] = self.admin_site.admin_view(require_POST(view))
+        return wrapped
+
+
+def _refusal_text(refusal: CountersignError) -> str:
+    text = refusal.detail[:1].upper() + refusal.detail[1:]
+    text = text if text.endswith((".", "!", "?")) else f"{text}."
+    return f"{text} (rule: {refusal.rule})" if refusal.rule else text
+
+
+class PageAdmin(ConsoleAdmin):
+    """A model whose row has a page of its own instead of the admin's form."""
+
+    page_template: str = ""
+
+    def page(self, request: HttpRequest, row: Any) -> Mapping[str, object]:
+        """What the page's template needs, beyond `row`."""
+        return {}
+
+    def page_row(self, request: HttpRequest, object_id: str) -> Any:
+        """The row, or None."""
+        return self.get_object(request, unquote(object_id))
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The page. It answers GET and HEAD only."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        row = self.page_row(request, object_id)
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        label = self.opts.label_lower
+        context = {
+            **self.admin_site.each_context(request),
+            "title": str(row),
+            "opts": self.opts,
+            "original": row,
+            "row": row,
+            "inline_admin_formsets": [],
+            "media": self.media,
+            "may_act": self.may_act(request),
+            "panels": panels(label, request, row),
+            **self.page(request, row),
+            **(extra_context or {}),
+        }
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        return TemplateResponse(request, self.page_template, context)

@@ -1,0 +1,229 @@
+"""Accounts: the form that checks before it saves, a trial connection, and the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminPasswordWidget
+
+from guards import secrets
+from guards.exceptions import CountersignError
+from guards.fronts.console import Act, ConsoleAdmin, operator
+from mail.models import Account
+from mail.services import accounts as account_services
+
+STATE_LABELS = {"ok": "success", "failing": "danger", "disabled": "default", "new": "info"}
+
+_ONCE = "Typed here once: it goes into a file that only this program reads, never into the database."
+
+
+class AccountForm(ModelForm[Account]):
+    """An account's fields, and its passwords where the operator would rather type them here."""
+
+    password = forms.CharField(
+        required=False,
+        strip=False,
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
+        label="Password",
+        help_text=_ONCE,
+    )
+    smtp_password = forms.CharField(
+        required=False,
+        strip=False,
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
+        label="SMTP password",
+        help_text=f"{_ONCE} Empty: the same as for reading.",
+    )
+
+    class Meta:
+        model = Account
+        exclude = (
+            "state",
+            "failures",
+            "last_error",
+            "last_success_at",
+            "next_poll_at",
+            "revision",
+        )
+        help_texts = {
+            "host": "The server that the mail is read from.",
+            "port": "993 speaks TLS from the first byte; any other port has to offer STARTTLS.",
+            "secret_ref": (
+                "Where the password is found: env:NAME, file:/path, cmd:program args, pass:path, "
+                "secret-tool:service/account, keyring:service/name. Never the password itself."
+            ),
+            "smtp_host": "The server that sends for this mailbox. Empty: it cannot answer.",
+            "smtp_port": "465 speaks TLS from the first byte; 587 has to offer STARTTLS.",
+            "from_address": "Empty: the identity's own address.",
+            "authserv_id": "The name your own server writes into Authentication-Results.",
+            "server_files_sent": "The server itself keeps a copy of what it sends.",
+            "preserves_mime": "The way out changes no byte of a message, so signatures survive.",
+            "tls_skip_verify": "Takes any certificate. Only for a server on this machine.",
+            "provider": "proton-bridge only where the bridge runs on this very machine.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """With a typed password no reference is asked for."""
+        super().__init__(*args, **kwargs)
+        if "secret_ref" in self.fields:
+            self.fields["secret_ref"].required = False
+
+    def clean(self) -> dict[str, Any]:
+        """A password or a reference; the rest is the service's word."""
+        cleaned = super().clean() or {}
+        if not cleaned.get("secret_ref") and not cleaned.get("password"):
+            self.add_error("secret_ref", "Say where the password is found, or type it below.")
+        return cleaned
+
+    def _post_clean(self) -> None:
+        """Ask the service's own check, and put what it says at the field that it names."""
+        super()._post_clean()
+        if self.errors:
+            return
+        try:
+            account_services.validate(self.instance)
+        except CountersignError as problem:
+            field = problem.field if problem.field in self.fields else None
+            self.add_error(field, problem.detail[:1].upper() + problem.detail[1:] + ".")
+
+    def values(self) -> dict[str, Any]:
+        """What the service takes; typed passwords are put away and become references."""
+        taken = {name: self.cleaned_data[name] for name in account_services.EDITABLE
+                 if name in self.cleaned_data}
+        for field, reference in (("password", "secret_ref"), ("smtp_password", "smtp_secret_ref")):
+            if self.cleaned_data.get(field):
+                kept_as = f"{self.cleaned_data['name']}-{field.replace('_', '-')}"
+                taken[reference] = secrets.store(kept_as, self.cleaned_data[field])
+        return taken
+
+
+@admin.register(Account)
+class AccountAdmin(ConsoleAdmin):
+    """The mailboxes of the identities, each with its way out."""
+
+    form = AccountForm
+    change_form_outer_before_template = "mail/account_state.html"
+    empty_state = "Point one at any IMAP and SMTP server; its mail is then read, judged and shown."
+    empty_icon = "alternate_email"
+    list_display = ("name", "identity", "show_server", "show_state", "last_success_at", "watched")
+    list_filter = ("state", "provider", "identity")
+    search_fields = ("name", "host", "username")
+    list_select_related = ("identity", "lease")
+    fieldsets = (
+        (None, {"fields": (("identity", "name"), ("provider", "poll_interval"))}),
+        (
+            "Reading",
+            {"fields": (("host", "port"), "username", "password", "secret_ref", "folder")},
+        ),
+        (
+            "Sending",
+            {
+                "fields": (
+                    ("smtp_host", "smtp_port"),
+                    "smtp_username",
+                    "smtp_password",
+                    "smtp_secret_ref",
+                    "from_address",
+                    ("sent_folder", "archive_folder"),
+                )
+            },
+        ),
+        (
+            "How far it is trusted",
+            {
+                "fields": (
+                    "authserv_id",
+                    ("sign_outbound", "preserves_mime"),
+                    ("server_files_sent", "tls_skip_verify"),
+                )
+            },
+        ),
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A service stands behind the form."""
+        return bool(request.user.has_perm("mail.add_account"))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A service stands behind the form."""
+        return bool(request.user.has_perm("mail.change_account"))
+
+    @display(description="Server")
+    def show_server(self, account: Account) -> str:
+        """Where its mail lies."""
+        return f"{account.username} at {account.host}:{account.port}"
+
+    @display(description="State", ordering="state", label=STATE_LABELS)
+    def show_state(self, account: Account) -> str:
+        """The state's word."""
+        return account.state
+
+    @display(description="Watched", boolean=True)
+    def watched(self, account: Account) -> bool:
+        """Whether a process listens to it right now."""
+        lease = getattr(account, "lease", None)
+        return bool(lease and lease.watching and lease.holder)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """A mailbox stays with its identity."""
+        return ("identity",) if obj else ()
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Without the admin's own transaction: a typed password is written to its file first."""
+        context = {"may_act": self.may_act(request), **(extra_context or {})}
+        response: HttpResponse = self._changeform_view(request, object_id, form_url, context)
+        return response
+
+    def save_model(
+        self, request: HttpRequest, obj: Account, form: AccountForm, change: bool
+    ) -> None:
+        """The service saves; the row that the form made is only a candidate."""
+        by = operator(request)
+        if change:
+            account_services.update_account(account_id=obj.pk, by=by, **form.values())
+            return
+        saved = account_services.create_account(identity=obj.identity, by=by, **form.values())
+        obj.pk = saved.pk
+        obj._state.adding = False
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:
+        """The event log is the one record."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:
+        """The event log is the one record."""
+
+    def acts(self) -> Mapping[str, Act]:
+        """A trial connection, and the switch."""
+        return {"test": self.test, "disable": self.disable, "enable": self.enable}
+
+    def test(self, request: HttpRequest, object_id: str) -> str | None:
+        """Log in and open the folder; nothing is fetched and nothing stored."""
+        found = account_services.probe(account_id=int(object_id))
+        if not found.ok:
+            messages.error(request, f"It does not work yet: {found.error}")
+            return None
+        offers = [word for word in ("idle", "uidplus", "condstore") if getattr(found, word)]
+        listed = ", ".join(offers).upper() or "none of IDLE, UIDPLUS, CONDSTORE"
+        return f"It works: {found.messages} messages in the folder; the server offers {listed}."
+
+    def disable(self, request: HttpRequest, object_id: str) -> str:
+        """No poll, no watch, no send."""
+        account_services.disable(account_id=int(object_id), by=operator(request))
+        return "Switched off: it is neither read nor used to send."
+
+    def enable(self, request: HttpRequest, object_id: str) -> str:
+        """Read it again."""
+        account_services.enable(account_id=int(object_id), by=operator(request))
+        return "Switched on: it is read at once."

@@ -1,0 +1,115 @@
+"""What is served out of a message: HTML for its frame, parts and source as downloads. GET only.
+
+Nothing here trusts a name or a type from mail: the frame gets sanitised HTML under a policy of its
+own, and everything else leaves as an attachment of no particular type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import nh3
+from csp.constants import NONE, SELF, UNSAFE_INLINE
+from csp.decorators import csp
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.http import content_disposition_header
+from django.views.decorators.clickjacking import xframe_options_sameorigin
+from django.views.decorators.http import require_safe
+
+from guards.types import Rwx
+from mail import selectors
+from mail.models import Message
+
+#: No script, no plugin, no form, no request to anywhere; only inline styles and embedded pictures.
+FRAME_POLICY: dict[str, list[Any]] = {
+    "default-src": [NONE],
+    "img-src": ["data:"],
+    "style-src": [UNSAFE_INLINE],
+    "base-uri": [NONE],
+    "form-action": [NONE],
+    "frame-ancestors": [SELF],
+    "sandbox": [""],
+}
+
+_FRAME = """<!doctype html><html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<style>body{{font:15px/1.55 system-ui,sans-serif;margin:16px;color:#1b2430;background:#fff;overflow-wrap:anywhere}}
+img{{max-width:100%}}blockquote{{border-left:3px solid #d5dbe3;margin-left:0;padding-left:12px;color:#5b6675}}</style>
+</head><body>{body}</body></html>"""
+
+_UNSAFE_IN_NAMES = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+def sanitised(html: str) -> str:
+    """HTML from mail without scripts, forms, frames and anything that would load from elsewhere."""
+    return nh3.clean(
+        html,
+        tags=nh3.ALLOWED_TAGS - {"img", "map", "area"} | {"font", "center"},
+        clean_content_tags={"script", "style", "title"},
+        attributes={**_LAYOUT, "a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+
+
+_LAYOUT: dict[str, set[str]] = {
+    "table": {"align", "border", "cellpadding", "cellspacing", "width"},
+    "td": {"align", "colspan", "rowspan", "valign", "width"},
+    "th": {"align", "colspan", "rowspan", "valign", "width"},
+    "font": {"color", "size"},
+    "ol": {"start"},
+}
+
+
+def safe_name(name: str, number: str) -> str:
+    """A file name for a browser: no path, no control or direction mark, never hidden or empty."""
+    cleaned = _UNSAFE_IN_NAMES.sub("_", name).strip(" .")[-120:].lstrip(" .-")
+    return cleaned or f"part-{number}.bin"
+
+
+@xframe_options_sameorigin
+@csp(FRAME_POLICY)
+@require_safe
+def html_frame(request: HttpRequest, pk: int) -> HttpResponse:
+    """The HTML of a message, for the sandboxed frame on its page."""
+    message = _readable_message(request, pk)
+    html = selectors.parsed(message).html
+    if not html:
+        raise Http404("this message has no HTML")
+    return HttpResponse(_FRAME.format(body=sanitised(html)))
+
+
+@require_safe
+def part(request: HttpRequest, pk: int, part: str) -> HttpResponse:
+    """One decoded leaf of a message, as a download."""
+    message = _readable_message(request, pk)
+    parsed = selectors.parsed(message)
+    found = next((leaf for leaf in parsed.parts if leaf.path == part), None)
+    if found is None:
+        raise Http404("this message has no such part")
+    return _download(found.content, safe_name(found.name or "", part))
+
+
+@require_safe
+def raw_source(request: HttpRequest, pk: int) -> HttpResponse:
+    """The exact bytes as they arrived, as a download."""
+    message = _readable_message(request, pk)
+    return _download(selectors.raw(message), f"{message.account.name}-{message.number}.eml")
+
+
+def _readable_message(request: HttpRequest, pk: int) -> Message:
+    message = get_object_or_404(Message.objects.select_related("account"), pk=pk)
+    if not request.user.has_perm("mail.view_message"):
+        raise PermissionDenied
+    if not (Rwx.parse(message.permission).read or message.revealed_at):
+        raise PermissionDenied("reveal the message first")
+    return message
+
+
+def _download(content: bytes, name: str) -> HttpResponse:
+    response = HttpResponse(content, content_type="application/octet-stream")
+    disposition = content_disposition_header(as_attachment=True, filename=name)
+    response["Content-Disposition"] = disposition or "attachment"
+    return response

@@ -1,0 +1,170 @@
+"""Trust reasons, rules and loop reasons in plain words: what a person reads beside the stable name.
+
+Each reason of `guards.types.TrustReason`, each `Rule` and each `LoopReason` has its sentence here;
+a test holds the lists against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guards.types import Rule, TrustLevel, TrustReason
+from mail.types import LoopReason
+
+LEVELS: Mapping[str, str] = {
+    TrustLevel.TRUSTED: "Trusted",
+    TrustLevel.VERIFIED: "Verified",
+    TrustLevel.UNVERIFIED: "Unverified",
+    TrustLevel.UNTRUSTED: "Untrusted",
+}
+
+#: One glyph per level, as `inbox` prints it.
+GLYPHS: Mapping[str, str] = {
+    TrustLevel.TRUSTED: "✓",
+    TrustLevel.VERIFIED: "+",
+    TrustLevel.UNVERIFIED: "?",
+    TrustLevel.UNTRUSTED: "✗",
+}
+
+TRUST: Mapping[str, str] = {
+    TrustReason.PINNED_KEY: (
+        "The signature is good, and its key is the one pinned to this sender."
+    ),
+    TrustReason.PROTON_INTERNAL: (
+        "It came end to end encrypted inside Proton, through the bridge on this very machine."
+    ),
+    TrustReason.UNSIGNED: (
+        "Nothing in it is signed. Anybody can write any name into the From line."
+    ),
+    TrustReason.SIGNATURE_NOT_TOP_LEVEL: (
+        "There is a signature, but it does not cover the whole message, so it says nothing about it."
+    ),
+    TrustReason.MALFORMED_SIGNED: (
+        "It claims to be signed, but is not built as a signed message has to be."
+    ),
+    TrustReason.UNPINNED_KEY: (
+        "It is signed by a key that nobody here has pinned. Whose key that is, it cannot prove itself."
+    ),
+    TrustReason.NO_IDENTITY: (
+        "It does not name exactly one sender, so there is nobody whom it could be from."
+    ),
+    TrustReason.KEY_OF_SOMEONE_ELSE: (
+        "The signature is good, but the key is pinned to another contact than the one it says it is from."
+    ),
+    TrustReason.BAD_SIGNATURE: (
+        "The signature does not match the text: the message was changed after it was signed, "
+        "or the signature belongs to another one."
+    ),
+    TrustReason.EXPIRED_KEY: "It was signed with a key that has expired.",
+    TrustReason.REVOKED_KEY: "It was signed with a key that its owner has revoked.",
+    TrustReason.EXPIRED_SIGNATURE: "The signature itself has expired.",
+    TrustReason.WEAK_HASH: (
+        "The signature uses a hash that can be forged, so a good match proves nothing."
+    ),
+    TrustReason.FUTURE_SIGNATURE: "The signature is dated in the future.",
+    TrustReason.SEVERAL_SIGNATURES: (
+        "It carries more than one signature, and it cannot be said which one counts."
+    ),
+    TrustReason.NO_SIGNATURE_DATA: (
+        "Where the signature should be, there is none: it is empty or not OpenPGP at all."
+    ),
+    TrustReason.ENCRYPTED: (
+        "It is encrypted. What is inside is judged when somebody who may read it opens it."
+    ),
+    TrustReason.VERIFIER_UNAVAILABLE: (
+        "The signature could not be checked, because GnuPG did not answer. It will be judged again."
+    ),
+}
+
+#: What a rule means for the message, and what would change it.
+RULES: Mapping[str, str] = {
+    Rule.NO_IDENTITY: "Held: without exactly one sender there is nobody who could have a permission.",
+    Rule.TRUST_TOO_LOW: (
+        "The sender may start work, but this message does not prove who wrote it. "
+        "It was held, and nothing was started."
+    ),
+    Rule.LOOP: (
+        "The sender may start work, but this was written by a machine or came from a list. "
+        "Answering it could go round in circles."
+    ),
+    Rule.NO_TEXT: "The sender may start work, but it holds no new text that says what to do.",
+    Rule.RECIPIENT_NOT_BOUND: (
+        "The signed text does not name this identity, so it might have been written to somebody else. "
+        "The sender can put the address or @handle into the first line."
+    ),
+    Rule.SIGNATURE_TOO_OLD: (
+        "The sender may start work, but this was signed too long ago to start it today."
+    ),
+    Rule.REPLAYED: "The same signed text has started work before. One text starts work once, ever.",
+    Rule.FIRST_PASS: (
+        "It was already in the mailbox when this account was added. Old mail starts nothing by itself."
+    ),
+    Rule.EXECUTE_PERMITTED: "The sender may start work here, and this message is proven to be theirs.",
+    Rule.READ_PERMITTED: "The sender may be read here. They may not start work.",
+    Rule.NO_PERMISSION: "This sender has no permission here, so subject and text stay covered.",
+    Rule.NO_WRITE: "Not sent: a recipient is not somebody this identity may write to.",
+    Rule.WRITE_PERMITTED: "Every recipient is somebody this identity may write to.",
+    Rule.OPERATOR_OVERRIDE: "An operator decided this by hand.",
+    Rule.OWN_MAILBOX: "It is about this identity's own mailbox, which needs no further permission.",
+}
+
+#: The same for one line of a queue.
+RULES_IN_SHORT: Mapping[str, str] = {
+    Rule.NO_IDENTITY: "It names no single sender.",
+    Rule.LOOP: "A machine or a list wrote it.",
+    Rule.NO_TEXT: "It has no new text that says what to do.",
+    Rule.RECIPIENT_NOT_BOUND: "The signed text does not name this identity.",
+    Rule.SIGNATURE_TOO_OLD: "It was signed too long ago.",
+    Rule.REPLAYED: "The same signed text has started work before.",
+    Rule.FIRST_PASS: "It was there before this account was added.",
+    Rule.NO_PERMISSION: "A sender without any permission here.",
+}
+
+LOOPS: Mapping[str, str] = {
+    LoopReason.AUTO_SUBMITTED: "It says of itself that a machine wrote it.",
+    LoopReason.BULK: "It is marked as bulk, list or junk mail.",
+    LoopReason.LIST: "It came over a mailing list.",
+    LoopReason.BOUNCE: "It is a delivery report.",
+    LoopReason.OWN_ADDRESS: "It came from one of our own addresses.",
+    LoopReason.NO_IDENTITY: "It names no single sender who could be answered.",
+    LoopReason.RATE_LIMIT: "This sender has had today's automatic answers.",
+}
+
+
+def trust_sentence(reason: str) -> str:
+    """Why a message has its level."""
+    return TRUST.get(reason, f"The reason is recorded as {reason}.")
+
+
+def rule_sentence(rule: str) -> str:
+    """What a rule means."""
+    return RULES.get(rule, f"The rule is recorded as {rule}.")
+
+
+def rule_in_short(rule: str, trust_reason: str = "") -> str:
+    """One short sentence; a message held for its trust says what is wrong with that."""
+    if rule == Rule.TRUST_TOO_LOW and trust_reason:
+        return trust_sentence(trust_reason)
+    return RULES_IN_SHORT.get(rule) or rule_sentence(rule)
+
+
+def loop_sentence(reason: str) -> str:
+    """Why a message gets no automatic answer."""
+    return LOOPS.get(reason, f"The reason is recorded as {reason}.")
+
+
+def why_no_pipeline(*, rule: str, trust_reason: str, loop_reason: str, execution: str) -> str:
+    """Why a message did not start a pipeline, from the decision made about it."""
+    if rule == Rule.EXECUTE_PERMITTED:
+        waiting = execution in {"due", "taken"}
+        return (
+            "It may start work and is waiting to be taken."
+            if waiting
+            else "It was allowed to, but was refused again when the work was about to start."
+        )
+    parts = [rule_sentence(rule)]
+    if rule == Rule.TRUST_TOO_LOW:
+        parts.append(trust_sentence(trust_reason))
+    if rule == Rule.LOOP and loop_reason:
+        parts.append(loop_sentence(loop_reason))
+    return " ".join(parts)
