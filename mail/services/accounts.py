@@ -219,8 +219,7 @@ def validate(account: Account) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
             raise InvalidInput(f"{name} must be a whole number from 1 to 65535", field=name)
     for name in ("secret_ref", "smtp_secret_ref"):
-        if getattr(account, name):
-            secrets.validate_reference(getattr(account, name))
+        _validate_reference(name, getattr(account, name))
     if account.sign_outbound and not account.preserves_mime:
         raise InvalidInput(
             "signing is on, but this transport does not preserve MIME: signatures would break. "
@@ -237,6 +236,14 @@ def validate(account: Account) -> None:
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         raise InvalidInput(f"{field}: {' '.join(messages)}", field=field) from error
+
+
+def _validate_reference(name: str, reference: str) -> None:
+    try:
+        if reference:
+            secrets.validate_reference(reference)
+    except InvalidInput as error:
+        raise InvalidInput(error.detail, field=name) from error
 
 
 def _get(account_id: int) -> Account:

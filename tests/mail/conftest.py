@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from approvals.services import artifacts
 from mail import registry
 from mail.gateways.base import Endpoint, Transport
 from mail.gateways.imap import ImapTransport
@@ -29,6 +30,12 @@ def mail_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryServer]:
     registry.register_transport("imap", MemoryTransport(server))
     yield server
     registry.register_transport("imap", real)
+
+
+@pytest.fixture(autouse=True)
+def artifact_key() -> None:
+    """Frozen mail is kept encrypted: the run's data directory has a key."""
+    artifacts.ensure_key()
 
 
 @pytest.fixture
@@ -69,9 +76,7 @@ def memory_box() -> Box:
 @pytest.fixture
 def dovecot_box(dovecot) -> Box:
     user = dovecot.new_user()
-    endpoint = Endpoint(
-        dovecot.host, dovecot.imap_port, user, DOVECOT_PASSWORD, skip_verify=True
-    )
+    endpoint = Endpoint(dovecot.host, dovecot.imap_port, user, DOVECOT_PASSWORD, skip_verify=True)
     return Box(ImapTransport(), endpoint, lambda raw: dovecot.append(user, raw))
 
 
