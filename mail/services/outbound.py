@@ -21,6 +21,7 @@ from approvals.services import approvals, effects, holds
 from approvals.types import Request
 from guards.exceptions import CountersignError, InvalidInput, NotFound
 from guards.models import Identity
+from guards.openpgp import Signature
 from guards.selectors import contact_book
 from guards.services import decisions
 from guards.services.units import unit_of_work
@@ -149,7 +150,7 @@ def move(
         if not moved:
             return False
         outbound.refresh_from_db()
-        _tell(outbound, old, _EVENTS.get(status))
+        _tell(outbound, old, _EVENTS.get(Status(status)))
     return True
 
 
@@ -158,7 +159,7 @@ def composed_reply(
     *,
     message: Message,
     text: str,
-    sign: Callable[[bytes], compose.Signature] | None,
+    sign: Callable[[bytes], Signature] | None,
 ) -> ComposedMail:
     """The reply's exact bytes as of now; the Message-ID was fixed when it was drafted."""
     return compose.compose_reply(
@@ -175,6 +176,7 @@ def composed_reply(
         message_id=draft.message_id,
         date=timezone.now(),
         sign=sign,
+        agent=draft.account.identity.handle,
     )
 
 

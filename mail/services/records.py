@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from guards.services import decisions
-from guards.types import SYSTEM, Asker, Judgement, Subject, TrustEvidence, TrustVerdict
+from guards.types import SYSTEM, Asker, Judgement, Rwx, Subject, TrustEvidence, TrustVerdict
 from mail.mime import PARSER_VERSION
 from mail.models import Account, Message, Part, Recipient, TrustRecord
 from mail.services.threads import Threader
@@ -99,7 +99,7 @@ def record(
         subject=subject_of(message),
         identity_id=identity_id,
         sender=message.sender,
-        permission=decisions.Rwx.parse(message.permission),
+        permission=Rwx.parse(message.permission),
     )
 
 
