@@ -1,0 +1,94 @@
+"""SIGKILL at every step of a pipeline: rows stay honest, nothing runs twice, one mail at most."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SIGKILL = -9
+
+DONE = ("completed", ["first", "second"], ["result of second\n"])
+FIXED_0 = ("interrupted", [], ["fixed"])
+FIXED_1 = ("interrupted", ["first"], ["fixed"])
+FIXED_2 = ("interrupted", ["first", "second"], ["fixed"])
+SILENT = ("interrupted", ["first", "second"], [])
+ANSWERED = ("interrupted", ["first", "second"], ["result of second\n"])
+WAITING = ("waiting_approval", ["first", "second"], [])
+
+#: point → (when the kill comes, what must be left: status, what ran, what was sent)
+POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
+    "before-the-plan-is-committed": ({"before": "pipeline.planned"}, DONE),
+    "planned": ({"after": "pipeline.planned"}, DONE),
+    "before-the-claim-is-committed": ({"before": "pipeline.running"}, DONE),
+    "claimed": ({"after": "pipeline.running"}, FIXED_0),
+    "before-the-start-is-committed": ({"before": "stage.running"}, FIXED_0),
+    "start-on-record": ({"after": "stage.running"}, FIXED_0),
+    "about-to-run": ({"signal": "stage_starting"}, FIXED_0),
+    "process-has-ended": ({"signal": "stage_returned"}, FIXED_1),
+    "before-the-end-is-committed": ({"before": "stage.succeeded"}, FIXED_1),
+    "end-on-record": ({"after": "stage.succeeded"}, FIXED_1),
+    "second-start": ({"after": "stage.running", "nth": 2}, FIXED_1),
+    "second-ended": ({"signal": "stage_returned", "nth": 2}, FIXED_2),
+    "second-end-on-record": ({"after": "stage.succeeded", "nth": 2}, FIXED_2),
+    "reply-started": ({"after": "stage.running", "nth": 3}, FIXED_2),
+    "reply-drafted": ({"after": "outbound.composed"}, FIXED_2),
+    "reply-takes-its-place": ({"status": "sending", "late": True}, FIXED_2),
+    "reply-has-its-intent": ({"after": "effect.intent"}, FIXED_2),
+    "before-the-mark-is-committed": ({"before": "effect.marked"}, FIXED_2),
+    "reply-marked": ({"after": "effect.marked"}, SILENT),
+    "contact-claimed": ({"signal": "contact_claimed"}, SILENT),
+    "contact-returned": ({"signal": "contact_returned"}, ANSWERED),
+    "before-the-outcome-is-committed": ({"before": "effect.accepted"}, ANSWERED),
+    "outcome-on-record": ({"after": "effect.accepted"}, DONE),
+    "before-the-hold-is-committed": (
+        {"before": "hold.opened", "policy": "approve"},
+        ("interrupted", ["first", "second"], []),
+    ),
+    "reply-held": ({"after": "hold.opened", "policy": "approve"}, WAITING),
+}
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[str, dict[str, Any]]]:
+    """Every point, each in a database of its own: one driver, so that Django starts once."""
+    with tempfile.TemporaryDirectory(prefix="csx-", dir="/tmp", ignore_cleanup_errors=True) as home:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.pipelines.crash_driver", home],
+            input=json.dumps({name: point for name, (point, _) in POINTS.items()}),
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=110,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        yield json.loads(done.stdout)
+
+
+@pytest.mark.xdist_group("pipeline-crashes")
+@pytest.mark.fault("sister-2", "sister-34", "queue-03")
+@pytest.mark.parametrize("name", POINTS)
+def test_a_killed_worker_leaves_an_honest_pipeline(reports, name):
+    found = reports[name]
+    status, ran, sent = POINTS[name][1]
+
+    assert (found["killed"], found["recovered"]) == (SIGKILL, 0)
+    assert (found["status"], found["runs"], found["sent"]) == (status, ran, sent), found
+    assert found["attempts"] <= 1
+    assert not found["notice_due"]
+    assert found["log"]
+    assert not {"claimed", "running"} & set(found["stages"].values())
+
+
+@pytest.mark.xdist_group("pipeline-crashes")
+def test_without_a_kill_everything_would_have_come_out(reports):
+    """The negative control: the driver's kills are what interrupts."""
+    assert reports["planned"]["status"] == "completed"
+    assert reports["planned"]["interrupted"] == 0
