@@ -1,0 +1,136 @@
+"""Kill -9 at each step of a pass: afterwards every mail is stored once (invariants 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import transaction
+
+from guards.signals import decided, unit_closing
+from mail import registry, selectors
+from mail.gateways.memory import MemoryMailbox, MemoryServer, MemoryTransport
+from mail.models import FolderCursor, Location, Message
+from mail.services import polling
+from mail.signals import messages_stored
+from teams.models import Event
+from tests.databases import exit_of, forked, kill_me, shared
+from tests.mail.factories import make_mail
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fault("imap-01", "imap-02")]
+
+USER = "agent@agents.test"
+MAILS = 9
+
+
+class Doomed(MemoryMailbox):
+    """A mailbox that ends this very process at one of its calls."""
+
+    at = ""
+    after = 0
+
+    def _step(self, name: str) -> None:
+        if self.at != name:
+            return
+        if Doomed.after == 0:
+            kill_me()
+        Doomed.after -= 1
+
+    def select(self, folder):
+        state = super().select(folder)
+        self._step("select")
+        return state
+
+    def uids_after(self, uid):
+        found = super().uids_after(uid)
+        self._step("search")
+        return found
+
+    def sizes(self, uids):
+        found = super().sizes(uids)
+        self._step("sizes")
+        return found
+
+    def fetch(self, uids, *, headers_only=False):
+        found = super().fetch(uids, headers_only=headers_only)
+        self._step("fetch")
+        return found
+
+
+def at_mailbox(step: str, after: int = 0) -> Callable[[MemoryServer], None]:
+    def arm(server: MemoryServer) -> None:
+        Doomed.at, Doomed.after = step, after
+        transport = MemoryTransport(server)
+        transport.open_mailbox = lambda endpoint: Doomed(server, endpoint.username)
+        registry.register_transport("imap", transport)
+
+    return arm
+
+
+def at_signal(signal, after: int = 0) -> Callable[[MemoryServer], None]:
+    def arm(server: MemoryServer) -> None:
+        left = [after]
+
+        def kill(**_: object) -> None:
+            if left[0] == 0:
+                kill_me()
+            left[0] -= 1
+
+        signal.connect(kill, weak=False)
+
+    return arm
+
+
+def after_commit(server: MemoryServer) -> None:
+    def kill_then(**_: object) -> None:
+        transaction.on_commit(kill_me)
+
+    messages_stored.connect(kill_then, weak=False)
+
+
+POINTS = {
+    "after SELECT": at_mailbox("select"),
+    "after SEARCH": at_mailbox("search"),
+    "after the sizes": at_mailbox("sizes"),
+    "after the first FETCH": at_mailbox("fetch"),
+    "after a later FETCH": at_mailbox("fetch", after=1),
+    "after the rows": at_signal(messages_stored),
+    "after a decision": at_signal(decided, after=1),
+    "at the end of the lease's unit": at_signal(unit_closing),
+    "at the end of the first commit's unit": at_signal(unit_closing, after=2),
+    "right after a commit": after_commit,
+}
+
+
+@pytest.fixture
+def shared_database(transactional_db, tmp_path) -> Iterator[None]:
+    with shared(tmp_path):
+        yield
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("recreated", [False, True], ids=["same folder", "folder made anew"])
+def test_every_mail_is_stored_once(
+    shared_database, mail_server, account, monkeypatch, point, recreated
+):
+    monkeypatch.setattr(polling, "BATCH_MESSAGES", 4)
+    polling.poll(account_id=account.pk)
+    raws = [make_mail(subject=str(n)) for n in range(MAILS)]
+    for raw in raws:
+        mail_server.deliver(USER, raw)
+
+    def doomed() -> None:
+        POINTS[point](mail_server)
+        polling.poll(account_id=account.pk)
+
+    assert exit_of(forked(doomed)) == -9
+    if recreated:
+        mail_server.recreate(USER)
+    polling.poll(account_id=account.pk)
+    found = list(Message.objects.order_by("number"))
+    assert sorted(selectors.raw(message) for message in found) == sorted(raws)
+    assert [message.number for message in found] == list(range(1, MAILS + 1))
+    assert Event.objects.filter(kind="mail.received").count() == MAILS
+    cursor = FolderCursor.objects.get()
+    assert cursor.last_uid == MAILS
+    assert Location.objects.filter(uidvalidity=cursor.uidvalidity).count() == MAILS
