@@ -95,7 +95,7 @@ class KeyForm(forms.Form):
     text = forms.CharField(
         label="Public key",
         required=False,
-        widget=UnfoldAdminTextareaWidget,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}),
         help_text="Armoured (BEGIN PGP PUBLIC KEY BLOCK). Compare its fingerprint with its owner.",
     )
     file = forms.FileField(
@@ -118,6 +118,7 @@ class _ReadOnlyInline(TabularInline[Any, Contact]):
     extra = 0
     can_delete = False
     show_change_link = False
+    hide_title = True
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Buttons add."""
@@ -164,7 +165,6 @@ class ContactAdmin(ServiceAdmin):
     search_fields = ("address", "name", "aliases__address", "pins__fingerprint", "notes")
     ordering = ("address",)
     fields = ("name", "address", "notes")
-    inlines = (PermissionInline, AliasInline, PinInline)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With what the list shows, in a constant number of queries."""
@@ -188,8 +188,15 @@ class ContactAdmin(ServiceAdmin):
         return sum(1 for pin in contact.pins.all() if pin.removed_at is None)
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> list[Any]:
-        """A contact that is being added has none of them yet."""
-        return [] if obj is None else list(self.inlines)
+        """Those that have something to show."""
+        if obj is None:
+            return []
+        filled = {
+            PermissionInline: obj.permissions.exists(),
+            AliasInline: obj.aliases.exists(),
+            PinInline: obj.pins.exists(),
+        }
+        return [inline for inline, has_rows in filled.items() if has_rows]
 
     def create(self, request: HttpRequest, values: Mapping[str, Any]) -> Contact:
         """Through the service."""
@@ -217,7 +224,7 @@ class ContactAdmin(ServiceAdmin):
             yield Button("add-alias", "Add alias", "alternate_email", form=AliasForm())
             if row.aliases.exists():
                 yield Button("remove-alias", "Remove alias", form=AliasChoiceForm(row))
-        yield Button("remove", "Remove contact", "delete", look="bad")
+        yield Button("remove", "Remove contact", "delete", look="danger")
 
     def grant(self, request: HttpRequest, object_id: str) -> str:
         """Set the rights for one identity."""

@@ -81,7 +81,7 @@ class PinnedKeyAdmin(ButtonAdmin):
     def buttons(self, request: HttpRequest, row: PinnedKey) -> Iterable[Button]:
         """Offered while it counts."""
         if row.removed_at is None:
-            yield Button("remove", "Remove this key", "key_off", look="bad", form=RemovalForm())
+            yield Button("remove", "Remove this key", "key_off", look="danger", form=RemovalForm())
 
     def remove(self, request: HttpRequest, object_id: str) -> str:
         """Mark it removed; the row stays."""
@@ -109,7 +109,7 @@ class CandidateKeyAdmin(ButtonAdmin):
     def buttons(self, request: HttpRequest, row: CandidateKey) -> Iterable[Button]:
         """Both, always."""
         yield Button("pin", "Pin this key", "key", form=OwnerForm())
-        yield Button("drop", "Drop it", "delete", look="bad")
+        yield Button("drop", "Drop it", "delete", look="danger")
 
     def pin(self, request: HttpRequest, object_id: str) -> str:
         """Pin it to a contact that a person chose."""

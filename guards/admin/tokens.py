@@ -116,7 +116,7 @@ class ApiTokenAdmin(ServiceAdmin):
     def buttons(self, request: HttpRequest, row: ApiToken) -> Iterable[Button]:
         """Offered while it was not revoked."""
         if row.revoked_at is None:
-            yield Button("revoke", "Revoke this token", "block", look="bad")
+            yield Button("revoke", "Revoke this token", "block", look="danger")
 
     def revoke(self, request: HttpRequest, object_id: str) -> str:
         """End it now."""

@@ -10,6 +10,7 @@ from guards.exceptions import Conflict, InvalidInput, Refused
 from guards.models import Contact, ContactAlias, Identity
 from guards.services import permissions
 from guards.services.authority import own_identity, require_operator
+from guards.services.races import lost_to
 from guards.services.units import unit_of_work
 from guards.types import NOTHING, READ_ONLY, Asker, Refusal, Rwx
 
@@ -39,9 +40,10 @@ def add_contact(
         permissions.refuse_beyond_pattern(is_pattern=is_pattern, rwx=rwx)
     with unit_of_work():
         _refuse_taken(wanted)
-        contact = Contact.objects.create(
-            name=name.strip(), address=wanted, is_pattern=is_pattern, notes=notes
-        )
+        with lost_to(_taken(wanted, "address")):
+            contact = Contact.objects.create(
+                name=name.strip(), address=wanted, is_pattern=is_pattern, notes=notes
+            )
         for alias in other_names:
             _create_alias(contact, alias)
         for identity, rwx in rights.items():
@@ -72,7 +74,8 @@ def update_contact(
                 _refuse_what_a_pattern_may_not_hold(row)
         row.name = row.name if name is None else name.strip()
         row.notes = row.notes if notes is None else notes
-        row.save()
+        with lost_to(_taken(row.address, "address")):
+            row.save()
     return row
 
 
@@ -130,7 +133,8 @@ def _create_alias(contact: Contact, address: str) -> ContactAlias:
             rule=Refusal.PATTERN_HOLDS_NO_ALIAS,
         )
     _refuse_taken(address, field="aliases")
-    return ContactAlias.objects.create(contact=contact, address=address)
+    with lost_to(_taken(address, "aliases")):
+        return ContactAlias.objects.create(contact=contact, address=address)
 
 
 def _refuse_taken(
@@ -140,11 +144,13 @@ def _refuse_taken(
     if apart_from is not None:
         contacts = contacts.exclude(pk=apart_from.pk)
     if contacts.exists() or ContactAlias.objects.filter(address=address).exists():
-        raise Conflict(
-            f"{address} is in the address book already",
-            field=field,
-            rule=Refusal.ADDRESS_TAKEN,
-        )
+        raise _taken(address, field)
+
+
+def _taken(address: str, field: str) -> Conflict:
+    return Conflict(
+        f"{address} is in the address book already", field=field, rule=Refusal.ADDRESS_TAKEN
+    )
 
 
 def _refuse_what_a_pattern_may_not_hold(contact: Contact) -> None:

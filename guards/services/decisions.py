@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from guards import storable
 from guards.models import Decision
 from guards.services.units import unit_of_work
 from guards.signals import decided
@@ -131,27 +132,11 @@ def record_decision(
             subject_type=subject.type,
             subject_id=subject.id,
             identity_id=identity_id,
-            sender=_storable_text(sender)[:_SENDER_LENGTH],
+            sender=storable.text(sender, length=_SENDER_LENGTH),
             permission=str(permission),
             verdict=judgement.verdict,
             rule=judgement.rule,
-            evidence=_storable(judgement.evidence),
+            evidence=storable.document(judgement.evidence),
         )
         decided.send(sender=Decision, decision=decision)
     return decision
-
-
-def _storable(value: object) -> object:
-    """A JSON value that every database takes: PostgreSQL refuses NUL and lone surrogates."""
-    if isinstance(value, str):
-        return _storable_text(value)
-    if isinstance(value, Mapping):
-        return {_storable_text(str(key)): _storable(item) for key, item in value.items()}
-    if isinstance(value, Sequence | frozenset | set):
-        return [_storable(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
-
-
-def _storable_text(text: str) -> str:
-    cleaned = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return cleaned.encode("utf-8", "replace").decode("utf-8")

@@ -12,6 +12,7 @@ from guards.exceptions import Conflict, InvalidInput
 from guards.models import Identity
 from guards.patterns import is_pattern
 from guards.services.authority import require_operator
+from guards.services.races import lost_to
 from guards.services.units import unit_of_work
 from guards.types import Asker, Refusal
 
@@ -60,7 +61,8 @@ def create_identity(
     )
     with unit_of_work():
         _check(identity)
-        identity.save()
+        with lost_to(_taken("email", identity.email)):
+            identity.save()
         if is_default:
             set_default(identity=identity, by=by)
             identity.is_default = True
@@ -83,16 +85,19 @@ def update_identity(*, identity: Identity, by: Asker, **fields: Unpack[IdentityF
                 field="is_active",
             )
         _check(row)
-        row.save()
+        with lost_to(_taken("email", row.email)):
+            row.save()
     return row
 
 
 def set_default(*, identity: Identity, by: Asker) -> None:
     """Make this the identity that is meant where none is named. Operator only."""
     require_operator(by=by, act="choose the default identity")
-    if not identity.is_active:
-        raise InvalidInput(f"{identity.handle} is switched off", field="is_default")
     with unit_of_work():
+        # All rows, in one order: two who choose at once come one after the other.
+        rows = {row.pk: row for row in Identity.objects.select_for_update().order_by("pk")}
+        if not rows[identity.pk].is_active:
+            raise InvalidInput(f"{identity.handle} is switched off", field="is_default")
         Identity.objects.filter(is_default=True).exclude(pk=identity.pk).update(is_default=False)
         Identity.objects.filter(pk=identity.pk).update(is_default=True)
 
@@ -111,13 +116,15 @@ def _readable(fields: IdentityFields) -> IdentityFields:
     return read
 
 
+def _taken(field: str, value: str) -> Conflict:
+    return Conflict(f"{value} is another identity's", field=field, rule=Refusal.ADDRESS_TAKEN)
+
+
 def _check(identity: Identity) -> None:
     others = Identity.objects.exclude(pk=identity.pk)
     for field, value in (("handle", identity.handle), ("email", identity.email)):
         if others.filter(**{f"{field}__iexact": value}).exists():
-            raise Conflict(
-                f"{value} is another identity's", field=field, rule=Refusal.ADDRESS_TAKEN
-            )
+            raise _taken(field, value)
     try:
         identity.full_clean(validate_unique=False, validate_constraints=False)
     except ValidationError as error:

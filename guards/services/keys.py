@@ -6,10 +6,11 @@ from typing import Literal
 
 from django.utils import timezone
 
-from guards import openpgp
+from guards import openpgp, storable
 from guards.exceptions import AlreadyDecided, Conflict, InvalidInput
 from guards.models import CandidateKey, Contact, PinnedKey
 from guards.services.authority import require_operator
+from guards.services.races import lost_to
 from guards.services.units import unit_of_work
 from guards.signals import key_changed
 from guards.types import Asker, Refusal
@@ -31,14 +32,15 @@ def pin_key(*, contact: Contact, key: bytes, by: Asker) -> PinnedKey:
         row = Contact.objects.select_for_update().get(pk=contact.pk)
         _refuse_pattern(row)
         _retire_earlier_pin(row, facts.fingerprint)
-        pin = PinnedKey.objects.create(
-            contact=row,
-            fingerprint=facts.fingerprint,
-            public_key=facts.binary,
-            uid=facts.uid[:500],
-            expires_at=facts.expires_at,
-            pinned_by=str(by),
-        )
+        with lost_to(_key_taken(facts.fingerprint)):
+            pin = PinnedKey.objects.create(
+                contact=row,
+                fingerprint=facts.fingerprint,
+                public_key=facts.binary,
+                uid=storable.text(facts.uid, length=500),
+                expires_at=facts.expires_at,
+                pinned_by=str(by),
+            )
         CandidateKey.objects.filter(fingerprint=facts.fingerprint).delete()
         key_changed.send(sender=PinnedKey, contact=row, key=pin, change="pinned")
     return pin
@@ -79,13 +81,16 @@ def record_candidate(*, key: bytes, seen_from: str, source: str) -> CandidateKey
         known = CandidateKey.objects.filter(fingerprint=facts.fingerprint).first()
         if known is not None or CandidateKey.objects.count() >= MAX_CANDIDATES:
             return known
-        return CandidateKey.objects.create(
+        candidate, _ = CandidateKey.objects.get_or_create(
             fingerprint=facts.fingerprint,
-            public_key=facts.binary,
-            uid=facts.uid[:500],
-            seen_from=seen_from[:254],
-            source=source[:200],
+            defaults={
+                "public_key": facts.binary,
+                "uid": storable.text(facts.uid, length=500),
+                "seen_from": storable.text(seen_from, length=254),
+                "source": storable.text(source, length=200),
+            },
         )
+        return candidate
 
 
 def drop_candidate(*, candidate: CandidateKey, by: Asker) -> None:
@@ -113,9 +118,13 @@ def _retire_earlier_pin(contact: Contact, fingerprint: str) -> None:
     if earlier is None:
         return
     if earlier.contact_id != contact.pk:
-        raise Conflict(
-            f"key {fingerprint} counts for another contact already: remove it there first",
-            field="key",
-            rule=Refusal.KEY_TAKEN,
-        )
+        raise _key_taken(fingerprint)
     PinnedKey.objects.filter(pk=earlier.pk).update(removed_at=timezone.now())
+
+
+def _key_taken(fingerprint: str) -> Conflict:
+    return Conflict(
+        f"key {fingerprint} counts for another contact already: remove it there first",
+        field="key",
+        rule=Refusal.KEY_TAKEN,
+    )
