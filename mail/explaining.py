@@ -90,10 +90,11 @@ def explain(raw: bytes, *, file: str, setting: Setting) -> dict[str, object]:
         max_age=timedelta(hours=settings.EXECUTE_MAX_AGE_HOURS),
         not_before=setting.not_before,
     )
-    return {"schema": SCHEMA, "file": file} | _message(parsed) | _verdict(assessed)
+    return {"schema": SCHEMA, "file": file} | message_document(parsed) | _verdict(assessed)
 
 
-def _message(parsed: ParsedMessage) -> dict[str, object]:
+def message_document(parsed: ParsedMessage) -> dict[str, object]:
+    """What the bytes say, before anybody judges them."""
     sender = parsed.sender
     return {
         "from": sender.address if sender else None,

@@ -80,7 +80,7 @@ def identity(headers: Headers, defects: Defects) -> tuple[Address | None, tuple[
     if len(fields) > 1 or len(everything) > 1:
         defects.add(Defect.HEADER_MULTIPLE_FROM)
         return None, everything
-    if not everything or found.groups or found.damaged or fields[0].cut:
+    if not everything or found.groups or found.damaged or fields[0].damaged:
         defects.add(Defect.HEADER_BAD_FROM)
         return None, everything
     if "@" in everything[0].name:

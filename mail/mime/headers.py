@@ -17,11 +17,15 @@ _NAME = re.compile(rb"([!-9;-~]{1,200})([ \t]*):")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One header field: its name in lower case, its value unfolded; `cut` when it was too long."""
+    """One header field: its name in lower case, its value unfolded.
+
+    `damaged` says that it was cut, or held a CR that ended no line: it may mean another thing to
+    another reader, so it names nobody.
+    """
 
     name: str
     value: bytes
-    cut: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ def split(raw: bytes, start: int, end: int, defects: Defects, *, top: bool) -> t
         if draft.cut:
             defects.add(Defect.HEADER_TOO_LONG)
         if draft.lines:
-            fields.append(Field(draft.name, _unfold(draft.lines, defects), draft.cut))
+            value = _unfold(draft.lines, defects)
+            damaged = draft.cut or any(b"\r" in line for line in draft.lines)
+            fields.append(Field(draft.name, value, damaged))
         else:
             defects.add(Defect.HEADER_MALFORMED_LINE)
     return Headers(tuple(fields)), body

@@ -34,19 +34,22 @@ def notes(headers: Headers, *, authserv_id: str, sender: Address | None) -> tupl
 
 
 def _of_header(text: str, authserv_id: str, sender: Address | None) -> list[str]:
-    import authres
+    from authres import AuthResError, FeatureContext, dmarc
 
     if len(text) > limits.MAX_RESULTS_CHARS:
         return []
     try:
-        header = authres.AuthenticationResultsHeader.parse_value(
-            authres.FeatureContext(authres.dmarc), text
-        )
-    except (authres.AuthResError, RecursionError, ValueError, TypeError, AttributeError):
+        header = FeatureContext(dmarc).parse_value(text)
+    except (AuthResError, RecursionError, ValueError):  # it recurses once a bracket
         return []
     if (header.authserv_id or "").lower() != authserv_id.lower():
         return []
-    return [_note(result, sender) for result in header.results if result.method in _ALIGNED]
+    return [_note(result, sender) for result in header.results if _is_shown(result)]
+
+
+def _is_shown(result: AuthenticationResult) -> bool:
+    """Whether it is of a method we know; `none` behind other results has no method at all."""
+    return getattr(result, "method", None) in _ALIGNED
 
 
 def _note(result: AuthenticationResult, sender: Address | None) -> str:

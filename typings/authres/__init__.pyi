@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 from types import ModuleType
 
-dmarc: ModuleType
-
 class AuthResError(Exception): ...
 
 class AuthenticationResultProperty:
@@ -15,11 +13,10 @@ class AuthenticationResult:
     result: str
     properties: Sequence[AuthenticationResultProperty] | None
 
-class FeatureContext:
-    def __init__(self, *modules: ModuleType) -> None: ...
-
 class AuthenticationResultsHeader:
     authserv_id: str | None
     results: list[AuthenticationResult]
-    @classmethod
-    def parse_value(cls, feature_context: FeatureContext, string: str) -> AuthenticationResultsHeader: ...
+
+class FeatureContext:
+    def __init__(self, *modules: ModuleType) -> None: ...
+    def parse_value(self, string: str) -> AuthenticationResultsHeader: ...
