@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('guards', '0001_initial'),
-        ('mail', '0002_message_released_at_message_replay_key_and_more'),
+        ('mail', '0001_initial'),
     ]
 
     operations = [

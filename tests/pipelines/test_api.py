@@ -1,0 +1,105 @@
+"""`/api/v1`: pipelines, stages, commands and rules, for tokens with the scope and their identity."""
+
+from __future__ import annotations
+
+import pytest
+from ninja import NinjaAPI
+from ninja.testing import TestClient
+
+from guards.fronts.api import install_handlers
+from guards.services import tokens
+from pipelines.services import rules
+from tests.guards.factories import IdentityFactory
+from tests.pipelines.factories import (
+    OPERATOR,
+    AccountFactory,
+    MessageFactory,
+    PipelineFactory,
+    StageFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    from pipelines.api import router
+
+    api = NinjaAPI(urls_namespace="pipelines-under-test")
+    install_handlers(api)
+    api.add_router("", router)
+    return TestClient(api)
+
+
+def bearer(scopes=("pipelines:read",), identity=None) -> dict[str, str]:
+    _, secret = tokens.mint(label="test", scopes=list(scopes), identity=identity, by=OPERATOR)
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def pipeline_of(identity) -> object:
+    account = AccountFactory(identity=identity)
+    return PipelineFactory(message=MessageFactory(account=account))
+
+
+def test_a_token_sees_the_pipelines_of_its_identity(client):
+    mine, other = IdentityFactory(), IdentityFactory()
+    pipeline, hidden = pipeline_of(mine), pipeline_of(other)
+    StageFactory(pipeline=pipeline, argv=[["/bin/echo", "x"]])
+
+    headers = bearer(identity=mine)
+    listed = client.get("/pipelines", headers=headers).json()
+    assert [row["id"] for row in listed["items"]] == [str(pipeline.pk)]
+    assert client.get(f"/pipelines/{pipeline.pk}", headers=headers).json()["identity"] == mine.handle
+    stages = client.get(f"/pipelines/{pipeline.pk}/stages", headers=headers).json()
+    assert [(row["command"], row["argv"]) for row in stages] == [("reply", [["/bin/echo", "x"]])]
+    for path in (f"/pipelines/{hidden.pk}", f"/pipelines/{hidden.pk}/stages"):
+        assert client.get(path, headers=headers).status_code == 404
+    assert len(client.get("/pipelines", headers=bearer()).json()["items"]) == 2
+
+
+def test_a_long_list_is_cut_and_filtered(client):
+    identity = IdentityFactory()
+    for status in ("completed", "failed", "completed"):
+        pipeline = pipeline_of(identity)
+        type(pipeline).objects.filter(pk=pipeline.pk).update(status=status)
+
+    first = client.get("/pipelines?limit=2", headers=bearer()).json()
+    rest = client.get(f"/pipelines?cursor={first['next_cursor']}", headers=bearer()).json()
+    assert len({row["id"] for row in first["items"] + rest["items"]}) == 3
+    failed = client.get("/pipelines?status=failed", headers=bearer()).json()["items"]
+    assert [row["status"] for row in failed] == ["failed"]
+    assert client.get("/pipelines?status=odd", headers=bearer()).status_code == 422
+
+
+def test_commands_are_shown_with_the_state_of_their_signature(client, owner):
+    owner.install()
+    from pipelines.services import commands
+    from tests.pipelines.factories import cli
+
+    commands.load_file(owner.write(cli("unsigned"), signature=""), by=OPERATOR)
+
+    rows = client.get("/commands", headers=bearer()).json()["items"]
+
+    assert [(row["name"], row["signature_state"]) for row in rows] == [
+        ("greet", "ok"), ("unsigned", "missing")
+    ]  # fmt: skip
+    assert rows[0]["document"]["binary"] == "echo"
+
+
+def test_rules_are_those_that_may_plan_for_the_token(client):
+    mine, other = IdentityFactory(), IdentityFactory()
+    for name, identity in (("all", None), ("mine", mine), ("other", other)):
+        rules.save_rule(
+            name=name, match="x", calls=[{"command": "greet"}], identity=identity, by=OPERATOR
+        )
+
+    rows = client.get("/rules", headers=bearer(identity=mine)).json()
+
+    assert [(row["name"], row["identity"]) for row in rows] == [("all", None), ("mine", mine.handle)]
+
+
+@pytest.mark.parametrize("path", ["/pipelines", "/commands", "/rules"])
+def test_without_the_scope_nothing_is_shown(client, path):
+    assert client.get(path).status_code == 401
+    refused = client.get(path, headers=bearer(scopes=("messages:read",)))
+    assert (refused.status_code, refused.json()["code"]) == (403, "refused")

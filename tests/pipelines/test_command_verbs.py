@@ -1,0 +1,171 @@
+"""`load_commands`, `command canonical|sign|verify`, `run_pipelines`, `recover_pipelines`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from guards import documents
+from pipelines.models import Command, Pipeline
+from pipelines.services import rules, verification
+from tests.keys import sign_detached
+from tests.pipelines.factories import OPERATOR, PipelineFactory, StageFactory, cli
+
+pytestmark = pytest.mark.django_db
+
+YAML = """\
+# What the agent says first.
+schema: command/1
+name: greet
+serial: 1
+runner: cli
+binary: echo          # from the allow-list
+fixed_args: [hello]
+output_schema: text
+valid_until: 2036-01-01T00:00:00Z
+args:
+  - name: whom
+    type: string
+    max_length: 80
+"""
+
+
+def call(*words: str) -> tuple[int, list[dict]]:
+    """Exit code and JSON answers."""
+    out = StringIO()
+    try:
+        call_command(*words, "--json", stdout=out, stderr=StringIO())
+    except SystemExit as exit:
+        return int(exit.code or 0), answers(out)
+    except CommandError as error:
+        return error.returncode, answers(out)
+    return 0, answers(out)
+
+
+def answers(out: StringIO) -> list[dict]:
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+@pytest.fixture
+def file(owner) -> Path:
+    path = owner.directory / "greet.yaml"
+    path.write_text(YAML)
+    return path
+
+
+def test_a_command_is_signed_in_its_file_verified_and_loaded(owner, file):
+    key = owner.key
+
+    code, signed = call(
+        "command", "sign", str(file), "--home", str(key.home), "--key", key.fingerprint
+    )
+    assert (code, signed[0]["signed"]) == (0, True)
+    assert file.read_text().startswith(YAML)
+    code, verified = call("command", "verify", str(file))
+    assert (code, verified[0]["ok"], verified[0]["reason"]) == (0, True, None)
+    code, loaded = call("load_commands", str(owner.directory))
+    assert (code, loaded[0]["outcome"], loaded[0]["digest"]) == (0, "loaded", signed[0]["digest"])
+    code, verified = call("command", "verify", "greet")
+    assert (code, verified[0]["ok"]) == (0, True)
+    assert verification.runnable(Command.objects.get()).steps[0].fixed_args == ("hello",)
+
+
+def test_comments_and_layout_may_change_under_a_signature(owner, file):
+    key = owner.key
+    call("command", "sign", str(file), "--home", str(key.home), "--key", key.fingerprint)
+    file.write_text(file.read_text().replace("# from the allow-list", "").replace("[hello]", "\n- hello"))
+
+    assert call("command", "verify", str(file))[0] == 0
+    file.write_text(file.read_text().replace("- hello", "- goodbye"))
+    code, verified = call("command", "verify", str(file))
+    assert (code, verified[0]["ok"], verified[0]["reason"]) == (1, False, "invalid")
+
+
+def test_the_bytes_to_sign_elsewhere_are_the_canonical_ones(owner, file, tmp_path):
+    code, told = call("command", "canonical", str(file))
+    assert code == 0
+    content = told[0]["canonical"].encode()
+    signature = tmp_path / "greet.asc"
+    signature.write_bytes(sign_detached(owner.key, content))
+
+    code, signed = call("command", "sign", str(file), "--signature", str(signature))
+
+    assert (code, signed[0]["digest"]) == (0, told[0]["digest"])
+    assert call("command", "verify", str(file))[0] == 0
+
+
+def test_a_row_takes_a_signature_from_elsewhere(owner, tmp_path):
+    from pipelines.services import commands
+
+    commands.load_file(owner.write(cli(), signature=""), by=OPERATOR)
+    signature = tmp_path / "greet.asc"
+    signature.write_text(owner.sign(cli()))
+
+    assert call("command", "sign", "greet", "--signature", str(signature))[0] == 0
+    assert Command.objects.get().signature_state == "ok"
+
+
+def test_canonical_prints_exact_bytes_for_people_too(owner, file):
+    done = subprocess.run(
+        [sys.executable, "manage.py", "command", "canonical", str(file)],
+        capture_output=True,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+
+    from pipelines import reading
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == documents.canonical(reading.read_file(file))
+
+
+def test_an_unusable_request_is_refused_before_anything_is_signed(owner, file, tmp_path):
+    assert call("command", "sign", str(file))[0] == 2
+    assert call("command", "verify", str(tmp_path / "absent.yaml"))[0] == 2
+    assert call("command", "verify", "nobody")[0] == 1
+    assert call("load_commands", str(tmp_path / "absent"))[0] == 2
+    file.write_text(YAML + "shell: true\n")
+    code, _ = call(
+        "command", "sign", str(file), "--home", str(owner.key.home), "--key", owner.key.fingerprint
+    )
+    assert code == 1
+    assert "signature" not in file.read_text()
+
+
+def test_a_directory_with_a_refused_file_ends_with_one(owner, file):
+    owner.write(cli("other"))
+
+    code, told = call("load_commands", str(owner.directory))
+
+    assert code == 1
+    assert {answer["name"]: answer["outcome"] for answer in told} == {
+        "greet": "rejected", "other": "loaded"
+    }  # fmt: skip
+    assert next(answer for answer in told if answer["name"] == "greet")["cause"] == "signature"
+
+
+def test_run_pipelines_takes_in_and_carries_out_what_is_due(owner, desk, server):
+    owner.install()
+    rules.save_rule(name="greet", match="greet", calls=[{"command": "greet"}], by=OPERATOR)
+    desk.message("greet")
+
+    code, told = call("run_pipelines")
+
+    assert (code, [answer["status"] for answer in told]) == (0, ["completed"])
+    assert len(server.sent) == 1
+
+
+def test_recover_pipelines_tells_how_many_were_interrupted(desk, server):
+    pipeline = PipelineFactory(
+        message=desk.message("x", execution="taken"), status="running", lease_until="2020-01-01T00:00Z"
+    )
+    StageFactory(pipeline=pipeline)
+
+    assert call("recover_pipelines") == (0, [{"interrupted": 1}])
+    assert call("recover_pipelines") == (0, [{"interrupted": 0}])
+    assert Pipeline.objects.get().status == "interrupted"
