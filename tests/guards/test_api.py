@@ -183,3 +183,33 @@ def test_identities_show_neither_the_keys_home_nor_the_secrets_reference() -> No
 def test_an_address_cannot_ask_for_a_scope_that_nobody_registered() -> None:
     with pytest.raises(ValueError, match="decision:read"):
         TokenAuth("decision:read")
+
+
+@pytest.mark.fault("sister-16")
+def test_a_strangers_address_stands_in_the_decision_that_held_the_mail() -> None:
+    identity = IdentityFactory()
+    judgement = decisions.decide_read(
+        action=Action.SURFACE, sender="stranger@example.net", permission=Rwx()
+    )
+    decisions.record_decision(
+        judgement=judgement,
+        asker=SYSTEM,
+        subject=Subject("mail.message", "1"),
+        identity_id=identity.pk,
+        sender="stranger@example.net",
+    )
+    (shown,) = answer(caller(ALL, identity), "/api/v1/decisions")["items"]
+    assert (shown["sender"], shown["verdict"], shown["rule"]) == (
+        "stranger@example.net",
+        "hold",
+        "no-permission",
+    )
+
+
+def test_the_description_of_the_api_names_the_error_shape_of_every_operation() -> None:
+    described = answer(Client(), "/api/v1/openapi.json")
+    for address in (*LISTS, "/api/v1/whoami"):
+        answers = described["paths"][address]["get"]["responses"]
+        for status in ("401", "403", "422"):
+            shape = answers[status]["content"]["application/json"]["schema"]["$ref"]
+            assert shape == "#/components/schemas/ErrorOut"

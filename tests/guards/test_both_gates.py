@@ -103,7 +103,6 @@ def test_rights_for_one_identity_say_nothing_about_another() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.fault("sister-16")
 def test_a_stranger_and_a_contact_without_a_row_have_nothing() -> None:
     identity, contact = IdentityFactory(), ContactFactory()
     book = selectors.contact_book()

@@ -40,7 +40,6 @@ def test_it_adds_an_exact_contact_with_aliases_and_rights() -> None:
     assert str(contact.permissions.get().rwx) == "rwx"
 
 
-@pytest.mark.fault("sister-14")
 @pytest.mark.parametrize(
     "text",
     [
