@@ -28,7 +28,9 @@ from guards.openpgp.packets import (
     SurplusPackets,
     pinned_fingerprints,
     read_signatures,
+    without_trust,
 )
+from guards.openpgp.standby import run_gpgv
 from guards.openpgp.status import judge_status
 from guards.types import Pin
 
@@ -38,11 +40,11 @@ _SAME_MOMENT = timedelta(seconds=5)
 #: How many pinned keys may answer to one key id before we stop trying.
 _MAX_CANDIDATES = 4
 
-_GPGV = ("--status-fd", "{status:fd}", "--keyring", "{keyring}", "{signature}", "{signed}")
 _GPG = (
     "--batch", "--no-tty", "--no-options", "--homedir", NOWHERE, "--no-default-keyring",
     "--lock-never", "--no-autostart", "--disable-dirmngr", "--no-auto-key-retrieve",
-    "--no-auto-check-trustdb", "--trust-model", "always",
+    "--no-auto-check-trustdb", "--trust-model", "always", "--no-sig-cache",
+    "--status-fd", "{status:fd}", "--keyring", "{keyring}",
 )  # fmt: skip
 
 
@@ -74,9 +76,8 @@ class GnuPGVerifier:
     def _verify_with(
         self, pin: Pin, facts: SignatureFacts, signed: bytes, now: datetime
     ) -> SignatureReport:
-        files = {"keyring": pin.public_key, "signature": facts.packet, "signed": signed}
         try:
-            done = self._run(files, now)
+            done = self._run(without_trust(pin.public_key), facts.packet, signed, now)
         except OpenPGPUnavailable as error:
             return _unavailable(facts, error.detail)
         if done.exit_code < 0 or (done.exit_code and not done.status):
@@ -86,12 +87,17 @@ class GnuPGVerifier:
         )
         return report if report.signer else _with_claims(report, facts)
 
-    def _run(self, files: dict[str, bytes], now: datetime) -> Invocation:
+    def _run(self, keyring: bytes, signature: bytes, signed: bytes, now: datetime) -> Invocation:
         if abs(now - datetime.now(UTC)) <= _SAME_MOMENT:
-            return invoke("gpgv", _GPGV, files, timeout=self._timeout)
+            return run_gpgv(
+                keyring=keyring, signature=signature, signed=signed, timeout=self._timeout
+            )
         faked = ("--faked-system-time", f"{int(now.timestamp())}!")
         return invoke(
-            "gpg", (*_GPG, *faked, *_GPGV[:4], "--verify", *_GPGV[4:]), files, timeout=self._timeout
+            "gpg",
+            (*_GPG, *faked, "--verify", "{signature}", "{signed}"),
+            {"keyring": keyring, "signature": signature, "signed": signed},
+            timeout=self._timeout,
         )
 
 

@@ -66,16 +66,15 @@ def invoke(
     """
     path = find_program(program)
     with ExitStack() as stack:
-        descriptors = {name: _open(stack, content) for name, content in files.items()}
-        descriptors["status"] = _open(stack)
-        output = _open(stack)
-        argv = [path, *(_fill(argument, descriptors) for argument in arguments)]
-        child = _start(argv, tuple(descriptors.values()), output, environment or {})
-        exit_code = _finish(child, program, timeout)
-        return Invocation(exit_code, _content(descriptors["status"]), _content(output))
+        descriptors = {name: open_file(stack, content) for name, content in files.items()}
+        descriptors["status"] = open_file(stack)
+        output = open_file(stack)
+        child = start([path, *arguments], descriptors, stdout=output, environment=environment or {})
+        exit_code = finish(child, program, timeout)
+        return Invocation(exit_code, read_file(descriptors["status"]), read_file(output))
 
 
-def _open(stack: ExitStack, content: bytes = b"") -> int:
+def open_file(stack: ExitStack, content: bytes = b"") -> int:
     """An anonymous file with this content, closed with the stack."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("countersign")
@@ -83,11 +82,15 @@ def _open(stack: ExitStack, content: bytes = b"") -> int:
     else:
         file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
         descriptor = file.fileno()
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    write_file(descriptor, content)
     return descriptor
+
+
+def write_file(descriptor: int, content: bytes) -> None:
+    """Put `content` into an anonymous file; whoever opens /dev/fd/N reads from its beginning."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, memoryview(content)[written:], written)
 
 
 def _fill(argument: str, descriptors: Mapping[str, int]) -> str:
@@ -99,24 +102,31 @@ def _fill(argument: str, descriptors: Mapping[str, int]) -> str:
     return argument
 
 
-def _start(
-    argv: Sequence[str], descriptors: tuple[int, ...], output: int, environment: Mapping[str, str]
+def start(
+    argv: Sequence[str],
+    descriptors: Mapping[str, int],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+    environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
+    """Start GnuPG in a session of its own, with these files and nothing else of ours."""
     try:
         return subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
+            [_fill(argument, descriptors) for argument in argv],
+            stdin=stdin,
+            stdout=stdout,
             stderr=subprocess.DEVNULL,
-            pass_fds=descriptors,
+            pass_fds=tuple(descriptors.values()),
             env={**_ENVIRONMENT, **environment},
             start_new_session=True,
+            bufsize=0,
         )
     except OSError as error:
         raise OpenPGPUnavailable(f"{argv[0]} does not start: {error.strerror}") from error
 
 
-def _finish(child: subprocess.Popen[bytes], program: str, timeout: float) -> int:
+def finish(child: subprocess.Popen[bytes], program: str, timeout: float) -> int:
     """Wait, then kill whatever is left of the group, then reap."""
     try:
         ended = wait_for_exit(child.pid, timeout)
@@ -129,6 +139,7 @@ def _finish(child: subprocess.Popen[bytes], program: str, timeout: float) -> int
     return child.returncode
 
 
-def _content(descriptor: int) -> bytes:
+def read_file(descriptor: int) -> bytes:
+    """What a program wrote into an anonymous file."""
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, min(size, _MAX_STATUS_BYTES), 0)

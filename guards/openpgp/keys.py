@@ -15,12 +15,12 @@ from gnupg import ScanKeys
 from guards.exceptions import InvalidInput, OpenPGPUnavailable
 from guards.openpgp.base import MAX_KEY_BYTES, KeyFacts
 from guards.openpgp.invocation import NOWHERE, invoke
-from guards.openpgp.packets import MalformedPackets, dearmor, key_fingerprints
+from guards.openpgp.packets import MalformedPackets, dearmor, key_fingerprints, without_trust
 
 #: The key itself is the keyring, so nothing is imported. Importing a revoked key wants a trustdb.
 _SHOW = (
     "--batch", "--no-tty", "--no-options", "--homedir", NOWHERE, "--lock-never", "--no-autostart",
-    "--no-default-keyring", "--keyring", "{key}", "--trust-model", "always",
+    "--no-default-keyring", "--keyring", "{key}", "--no-sig-cache", "--trust-model", "always",
     "--with-colons", "--fixed-list-mode", "--with-fingerprint", "--list-keys",
 )  # fmt: skip
 
@@ -38,6 +38,7 @@ def read_key(content: bytes) -> KeyFacts:
         if not binary:
             raise MalformedPackets("there is no OpenPGP key in it")
         fingerprint = key_fingerprints(binary)[0]
+        binary = without_trust(binary)
     except MalformedPackets as error:
         raise InvalidInput(f"this is not one public key: {error}", field="key") from error
     return _list_key(binary, fingerprint)

@@ -21,6 +21,8 @@ _PRIMARY_TAG = 6
 _SUBKEY_TAG = 14
 #: Between keys a file may hold these: signatures, user ids and attributes, trust, markers.
 _KEY_TAGS = frozenset({_SIGNATURE_TAG, _PRIMARY_TAG, 10, 12, 13, _SUBKEY_TAG, 17})
+#: Trust and marker packets: no part of a key.
+_NOTES = frozenset({10, 12})
 _MAX_PACKETS = 4096
 
 _ARMOR = re.compile(
@@ -210,6 +212,16 @@ def key_fingerprints(binary: bytes) -> tuple[str, ...]:
     if tags.count(_PRIMARY_TAG) != 1 or tags[0] != _PRIMARY_TAG:
         raise MalformedPackets(f"there are {tags.count(_PRIMARY_TAG)} primary keys in it, not one")
     return tuple(_fingerprint(body) for tag, body, _ in packets if tag in (6, _SUBKEY_TAG))
+
+
+def without_trust(binary: bytes) -> bytes:
+    """The key without trust packets.
+
+    They are a keyring's own notes, and GnuPG would believe from them that a signature in the key
+    was checked before: nothing that came from outside may say so. Markers go too.
+    """
+    kept = (packet for tag, _, packet in split_packets(binary) if tag not in _NOTES)
+    return b"".join(kept)
 
 
 @lru_cache(maxsize=4096)

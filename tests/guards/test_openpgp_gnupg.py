@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guards.openpgp import SignatureOutcome, SignatureReport
+from guards.openpgp import SignatureOutcome, SignatureReport, read_key, standby
 from guards.openpgp.gnupg import GnuPGVerifier, choose_pins
-from guards.openpgp.packets import MalformedPackets, key_fingerprints, read_signatures
+from guards.openpgp.packets import (
+    MalformedPackets,
+    key_fingerprints,
+    read_signatures,
+    split_packets,
+)
 from guards.openpgp.status import judge_status
 from tests.keys import SESSION_START, Keys, pin_for, public_key, sign_detached
 
@@ -212,6 +220,7 @@ def test_gnupg_that_fails_or_hangs_is_unavailable_and_leaves_nobody_behind(
     )
     assert report.outcome is SignatureOutcome.VERIFIER_UNAVAILABLE
     assert report.signer == keys.alice.fingerprint
+    standby.release()
     _assert_group_is_gone(int((tmp_path / "pid").read_text()))
 
 
@@ -247,3 +256,91 @@ def test_verifying_writes_nothing_anywhere(
     for now in (None, SESSION_START - timedelta(minutes=10)):
         _verify(keys, signature, "alice", now=now)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_gpgv_that_waits_is_used_once_and_replaced(keys: Keys, signature: bytes) -> None:
+    standby.release()
+    for _ in range(3):
+        assert _verify(keys, signature, "alice").outcome is SignatureOutcome.GOOD
+    waiting = [prepared._child.pid for prepared in standby._waiting]
+    assert len(waiting) == 1
+    assert _verify(keys, signature, "mallory").outcome is SignatureOutcome.UNPINNED_KEY
+    bad = _verify(keys, signature, "alice", signed=b"other")
+    assert bad.outcome is SignatureOutcome.BAD_SIGNATURE
+    assert [prepared._child.pid for prepared in standby._waiting] != waiting
+    _assert_group_is_gone(waiting[0])
+    last = standby._waiting[0]._child.pid
+    standby.release()
+    _assert_group_is_gone(last)
+
+
+@pytest.mark.parametrize("fault", ["killed", "old", "replaced"])
+def test_a_waiting_gpgv_that_is_not_fit_is_not_used(
+    keys: Keys, signature: bytes, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    for _ in range(2):
+        _verify(keys, signature, "alice")
+    prepared = standby._waiting[0]
+    if fault == "killed":
+        os.kill(prepared._child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, prepared._child.pid, os.WEXITED | os.WNOWAIT)
+    elif fault == "old":
+        monkeypatch.setattr(prepared, "_born", prepared._born - 301)
+    else:
+        monkeypatch.setattr(prepared, "program", "/usr/local/bin/gpgv")
+    assert _verify(keys, signature, "alice").outcome is SignatureOutcome.GOOD
+    _assert_group_is_gone(prepared._child.pid)
+
+
+def test_verifying_from_many_threads_at_once_mixes_nothing_up(keys: Keys) -> None:
+    texts = [f"text {number}\r\n".encode() for number in range(12)]
+    signatures = [sign_detached(keys.alice, text) for text in texts]
+
+    def outcome(number: int) -> tuple[str, str]:
+        verifier, pins = GnuPGVerifier(), [pin_for(keys.alice)]
+        right, wrong = signatures[number], signatures[number - 1]
+        return tuple(  # type: ignore[return-value]
+            verifier.verify(signed=texts[number], signature=one, pins=pins, now=None).outcome.value
+            for one in (right, wrong)
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(outcome, range(12))) == {("good", "bad-signature")}
+
+
+@pytest.mark.fault("runner-07")
+def test_a_waiting_gpgv_ends_with_the_process_it_waits_for(keys: Keys, signature: bytes) -> None:
+    """Also in a forked worker, whose parent has one of its own."""
+    for _ in range(2):
+        _verify(keys, signature, "alice")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        report = ""
+        for _ in range(2):
+            report = _verify(keys, signature, "alice").outcome.value
+        os.write(writing, f"{report} {standby._waiting[0]._child.pid}".encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    outcome, pid = os.read(reading, 100).decode().split()
+    os.close(reading)
+    os.close(writing)
+    assert outcome == "good"
+    _assert_group_is_gone(int(pid))
+    assert standby._waiting[0].is_fit(standby._waiting[0].program)
+    assert _verify(keys, signature, "alice").outcome is SignatureOutcome.GOOD
+
+
+def test_a_keys_own_notes_about_what_was_checked_are_not_believed(keys: Keys) -> None:
+    """Trust packets in a key file would make GnuPG believe a forged self-signature."""
+    forged = b""
+    for tag, body, packet in split_packets(public_key(keys.with_subkey)):
+        if tag == 2 and body[1] == 0x18:
+            packet = packet[:-1] + bytes([packet[-1] ^ 1])
+        forged += packet + (b"\xcc\x02\x00\x03" if tag == 2 else b"")
+    pin = replace(pin_for(keys.with_subkey), public_key=forged)
+    signature = sign_detached(keys.with_subkey, PAYLOAD)
+    for now in (None, SESSION_START - timedelta(seconds=30)):
+        report = GnuPGVerifier().verify(signed=PAYLOAD, signature=signature, pins=[pin], now=now)
+        assert report.outcome is SignatureOutcome.BAD_SIGNATURE
+    assert b"\xcc\x02\x00\x03" not in read_key(forged).binary
