@@ -11,7 +11,7 @@ class PipelinesConfig(AppConfig):
 
     def ready(self) -> None:
         """Register what others ask registries for."""
-        from guards.registry import register_scopes
+        from guards.registry import refuse_update, register_scopes
         from pipelines import checks, kinds, receivers, registry, tasks
         from pipelines.runners.cli import CliRunner
         from pipelines.services.rules import RulePlanner
@@ -21,6 +21,12 @@ class PipelinesConfig(AppConfig):
         register_scopes(
             "pipelines",
             {"pipelines:read": "Read pipelines, stages, commands and rules of this identity."},
+        )
+        refuse_update(
+            "pipelines.Command",
+            "command_serial_never_goes_back",
+            "NEW.highest_serial < OLD.highest_serial",
+            "the highest serial seen of a command never goes back",
         )
         registry.register_runner(CliRunner())
         registry.register_planner(RulePlanner())

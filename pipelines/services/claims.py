@@ -143,13 +143,32 @@ def _keep_renewing(claim: Claim, finished: threading.Event) -> None:
     connections.close_all()
 
 
-def _hindrance(pipeline: Pipeline) -> str:
-    """Why a pipeline must wait, or "". Read under the executor's turn, so that the count is true.
+def whose_turn_has_come() -> list[UUID]:
+    """The due pipelines that could be claimed now, oldest first: a look, not a claim."""
+    sets = _running_write_sets()
+    found: list[UUID] = []
+    due = Pipeline.objects.filter(status__in=Pipeline.DUE).order_by("created_at")
+    for pipeline_id, write_set in due.values_list("pk", "write_set").iterator():
+        if len(sets) >= settings.PIPELINE_CONCURRENCY:
+            break
+        if not any(write_sets.overlap(write_set, other) for other in sets):
+            found.append(pipeline_id)
+            sets.append(write_set)
+    return found
 
-    A pipeline without a lease holds no worker: only its reply is still on its way.
+
+def _running_write_sets() -> list[list[str]]:
+    """One set for each pipeline that a worker holds.
+
+    A pipeline without a lease holds none: only its reply is still on its way.
     """
     running = Pipeline.objects.filter(status=Pipeline.Status.RUNNING, lease_until__isnull=False)
-    sets = list(running.values_list("write_set", flat=True))
+    return list(running.values_list("write_set", flat=True))
+
+
+def _hindrance(pipeline: Pipeline) -> str:
+    """Why a pipeline must wait, or "". Read under the executor's turn: the count is true."""
+    sets = _running_write_sets()
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
     if any(write_sets.overlap(pipeline.write_set, other) for other in sets):

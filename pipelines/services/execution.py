@@ -76,9 +76,8 @@ def run(*, pipeline_id: UUID) -> Pipeline:
 
 
 def wake_next() -> None:
-    """Put the oldest due pipelines onto the queue, as many as may run at once."""
-    due = Pipeline.objects.filter(status__in=Pipeline.DUE).order_by("created_at")
-    for pipeline_id in due.values_list("pk", flat=True)[: settings.PIPELINE_CONCURRENCY]:
+    """Put the oldest pipelines whose turn has come onto the queue."""
+    for pipeline_id in claims.whose_turn_has_come():
         queue.enqueue("pipelines.tasks.run_pipeline", str(pipeline_id))
 
 

@@ -2,10 +2,10 @@
 
     python -m tests.pipelines.crash_driver DIRECTORY < points.json
 
-One template database is made; each point gets a copy, a child that works until it is killed by SIGKILL,
-and a second child that recovers and reports. Points are moments that the program announces: an event of
-the log that was just committed or is about to be, or a public signal. Standard output is one JSON
-object: point → report.
+One template database is made; each point gets a copy, a child that works until it is killed by
+SIGKILL, and a second child that recovers and reports. Points are moments that the program
+announces: an event of the log that was just committed or is about to be, or a public signal.
+Standard output is one JSON object: point → report.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def kill_myself(**_: Any) -> None:
 
 
 def arm(point: dict[str, Any]) -> None:
-    """Kill this process at a moment: `after`/`before` (the commit of an event's kind) or `signal`."""
+    """Kill this process at a moment: before or after a commit, at a signal, at a status."""
     remaining = [point.get("nth", 1)]
 
     def strike() -> None:
@@ -158,12 +158,14 @@ def in_child(task: Callable[[], None]) -> int:
     """Run it in a fork; how the fork ended."""
     child = os.fork()
     if child == 0:
+        code = 1
         try:
             task()
-        except BaseException:
+            code = 0
+        except Exception:  # noqa: BLE001 - a fork must never run on into pytest or its parent
             traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+        finally:
+            os._exit(code)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
 

@@ -1,4 +1,4 @@
-"""A desk as pipelines need it: an owner who signs, an agent with an account, a requester who may."""
+"""A desk as pipelines need it: an owner who signs, an agent's account, a requester who may."""
 
 from __future__ import annotations
 
@@ -190,6 +190,4 @@ class Desk:
     def message(self, text: str, **fields: Any) -> Message:
         """That message, admitted: its execution is due."""
         raw = fields.pop("raw", None) or self.raw(text)
-        return MessageFactory(
-            raw=raw, account=self.account, sender=self.requester.email, **fields
-        )
+        return MessageFactory(raw=raw, account=self.account, sender=self.requester.email, **fields)

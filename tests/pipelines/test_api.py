@@ -1,4 +1,4 @@
-"""`/api/v1`: pipelines, stages, commands and rules, for tokens with the scope and their identity."""
+"""`/api/v1`: pipelines, stages, commands and rules, by scope and by the token's identity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_token_sees_the_pipelines_of_its_identity(client):
     headers = bearer(identity=mine)
     listed = client.get("/pipelines", headers=headers).json()
     assert [row["id"] for row in listed["items"]] == [str(pipeline.pk)]
-    assert client.get(f"/pipelines/{pipeline.pk}", headers=headers).json()["identity"] == mine.handle
+    assert (
+        client.get(f"/pipelines/{pipeline.pk}", headers=headers).json()["identity"] == mine.handle
+    )
     stages = client.get(f"/pipelines/{pipeline.pk}/stages", headers=headers).json()
     assert [(row["command"], row["argv"]) for row in stages] == [("reply", [["/bin/echo", "x"]])]
     for path in (f"/pipelines/{hidden.pk}", f"/pipelines/{hidden.pk}/stages"):
@@ -95,7 +97,10 @@ def test_rules_are_those_that_may_plan_for_the_token(client):
 
     rows = client.get("/rules", headers=bearer(identity=mine)).json()
 
-    assert [(row["name"], row["identity"]) for row in rows] == [("all", None), ("mine", mine.handle)]
+    assert [(row["name"], row["identity"]) for row in rows] == [
+        ("all", None),
+        ("mine", mine.handle),
+    ]
 
 
 @pytest.mark.parametrize("path", ["/pipelines", "/commands", "/rules"])

@@ -1,4 +1,4 @@
-"""The published form of a command, and how a file is read: strictly, with the field and the reason."""
+"""The published form of a command, and how a file is read: strictly, with field and reason."""
 
 from __future__ import annotations
 
@@ -54,10 +54,22 @@ WRONG = [
     (cli(args=[{"name": "a", "type": "string", "x": 1}]), "args[0].x", "unknown key"),
     (cli(args=[{"name": "a", "type": "enum"}]), "args[0].enum", "is required"),
     (cli(args=[{"name": "a", "type": "integer", "max_length": 5}]), "args[0].max_length", "belong"),
-    (cli(args=[{"name": "a", "type": "string", "max_length": "500"}]), "args[0].max_length", "integer"),
-    (cli(args=[{"name": "a", "type": "string", "max_length": 10.5}]), "args[0].max_length", "integer"),
+    (
+        cli(args=[{"name": "a", "type": "string", "max_length": "500"}]),
+        "args[0].max_length",
+        "integer",
+    ),
+    (
+        cli(args=[{"name": "a", "type": "string", "max_length": 10.5}]),
+        "args[0].max_length",
+        "integer",
+    ),
     (cli(args=[{"name": "--a", "type": "string"}]), "args[0].name", "does not match"),
-    (cli(args=[{"name": "a", "type": "string", "from_pipe": "data"}]), "args[0].from_pipe", "match"),
+    (
+        cli(args=[{"name": "a", "type": "string", "from_pipe": "data"}]),
+        "args[0].from_pipe",
+        "match",
+    ),
     (cli(args=[{"name": "a", "type": "string"}] * 2), "args[1].name", "stands twice"),
     (
         cli(args=[{"name": n, "type": "string", "position": 1} for n in "ab"]),
@@ -149,7 +161,12 @@ def test_every_field_of_the_design_is_read():
         )
     )  # fmt: skip
 
-    assert (spec.mode, spec.timeout, spec.serial, spec.project) == ("passthrough", 120.0, 3, "house")
+    assert (spec.mode, spec.timeout, spec.serial, spec.project) == (
+        "passthrough",
+        120.0,
+        3,
+        "house",
+    )
     assert spec.steps[0].fixed_args == ("wall",)
     assert spec.environment == {"BIFF_TOKEN": "BIFF_TOKEN", "OTHER": "env:X"}
     assert spec.valid_until is not None and spec.valid_until.isoformat().startswith("2027-01-31T10")
@@ -258,13 +275,17 @@ def test_a_signature_replaces_an_earlier_one_and_comments_stay():
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @rounds(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from([*schema.published()["properties"], "odd"]), plain, max_size=8))
+@given(
+    st.dictionaries(st.sampled_from([*schema.published()["properties"], "odd"]), plain, max_size=8)
+)
 def test_any_mapping_is_read_or_refused_with_a_reason(document):
     try:
         specification.read({**cli(), **document})

@@ -79,7 +79,9 @@ def test_a_command_is_signed_in_its_file_verified_and_loaded(owner, file):
 def test_comments_and_layout_may_change_under_a_signature(owner, file):
     key = owner.key
     call("command", "sign", str(file), "--home", str(key.home), "--key", key.fingerprint)
-    file.write_text(file.read_text().replace("# from the allow-list", "").replace("[hello]", "\n- hello"))
+    file.write_text(
+        file.read_text().replace("# from the allow-list", "").replace("[hello]", "\n- hello")
+    )
 
     assert call("command", "verify", str(file))[0] == 0
     file.write_text(file.read_text().replace("- hello", "- goodbye"))
@@ -162,7 +164,9 @@ def test_run_pipelines_takes_in_and_carries_out_what_is_due(owner, desk, server)
 
 def test_recover_pipelines_tells_how_many_were_interrupted(desk, server):
     pipeline = PipelineFactory(
-        message=desk.message("x", execution="taken"), status="running", lease_until="2020-01-01T00:00Z"
+        message=desk.message("x", execution="taken"),
+        status="running",
+        lease_until="2020-01-01T00:00Z",
     )
     StageFactory(pipeline=pipeline)
 

@@ -107,9 +107,7 @@ def test_a_failure_sends_the_fixed_text_and_runs_nothing_more(desk, owner, serve
     assert "secret" in stage.stderr
     assert "exit code 3" in pipeline.error
     payload = body(server.sent[0].payload)
-    assert payload == (
-        f"This request could not be completed. Reference: pipeline-{pipeline.pk}\n"
-    )
+    assert payload == (f"This request could not be completed. Reference: pipeline-{pipeline.pk}\n")
 
 
 def test_reply_false_suppresses_only_the_success_text(desk, owner, server, scripts):
@@ -174,9 +172,7 @@ def test_a_child_sees_only_the_variables_that_its_command_declares(
 ):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of the house")
     monkeypatch.setenv("BIFF_TOKEN", "declared")
-    owner.install(
-        "show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:BIFF_TOKEN"}]
-    )
+    owner.install("show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:BIFF_TOKEN"}])
 
     shown = run(desk, {"command": "show"}).pipe["data"]
 

@@ -135,7 +135,11 @@ def test_a_missing_plan_still_makes_a_pipeline_that_only_answers(desk, server):
     assert pipeline is not None
     pipeline = execution.run(pipeline_id=pipeline.pk)
 
-    assert (pipeline.status, pipeline.refused_rule, pipeline.planner) == ("failed", "no-plan", "none")
+    assert (pipeline.status, pipeline.refused_rule, pipeline.planner) == (
+        "failed",
+        "no-plan",
+        "none",
+    )
     assert [stage.command for stage in pipeline.stages.all()] == ["reply"]
     assert "could not be completed" in body(server.sent[0].payload)
     assert server.sent[0].payload.lower().count(b"auto-submitted: auto-replied") == 1

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from guards import documents
@@ -93,7 +94,12 @@ def test_the_signature_is_looked_at_before_the_schema(owner):
 
 
 def test_an_unknown_key_is_refused_although_it_is_signed(owner):
-    assert load(owner.write(cli(shell=True))) == ("rejected", "schema", "command-invalid", "shell")
+    assert load(owner.write(cli(colour="red"))) == (
+        "rejected",
+        "schema",
+        "command-invalid",
+        "colour",
+    )
 
 
 def test_a_file_that_is_no_mapping_is_refused_by_its_form(owner):
@@ -176,7 +182,7 @@ def test_a_refused_file_never_replaces_a_signed_command(owner):
     command = owner.install()
 
     load(owner.write(cli(serial=9, binary="sh"), signature=""))
-    load(owner.write(cli(serial=9, shell=True)))
+    load(owner.write(cli(serial=9, colour="red")))
 
     command.refresh_from_db()
     assert (command.serial, command.signature_state) == (1, "ok")
@@ -316,3 +322,13 @@ def test_another_key_file_is_noticed_at_once(owner, keys, settings):
     with pytest.raises(CommandNotRunnable) as refusal:
         verification.runnable(command)
     assert refusal.value.rule == "owner-key-invalid"
+
+
+@pytest.mark.fault("W20")
+def test_the_database_itself_keeps_the_highest_serial(owner):
+    command = owner.install(serial=5)
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Command.objects.filter(pk=command.pk).update(highest_serial=1)
+    command.refresh_from_db()
+    assert command.highest_serial == 5

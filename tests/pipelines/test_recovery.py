@@ -251,6 +251,19 @@ def test_pipelines_whose_write_sets_overlap_wait_for_each_other(desk, settings):
     assert Event.objects.filter(kind="pipeline.queued").count() == 1
 
 
+def test_the_oldest_that_could_run_is_woken_not_one_that_must_wait(desk, settings):
+    settings.PIPELINE_CONCURRENCY = 2
+    first, same, other = planned(desk), planned(desk), planned(desk)
+    for pipeline, paths in ((first, ["x:docs"]), (same, ["x:docs/a"]), (other, ["y:docs"])):
+        Pipeline.objects.filter(pk=pipeline.pk).update(write_set=paths)
+
+    assert claims.whose_turn_has_come() == [first.pk, other.pk]
+    assert claims.claim_pipeline(first.pk) is not None
+    assert claims.whose_turn_has_come() == [other.pk]
+    assert claims.claim_pipeline(other.pk) is not None
+    assert claims.whose_turn_has_come() == []
+
+
 def test_a_move_under_a_lost_claim_rolls_back_with_everything(desk):
     pipeline = planned(desk)
     claim = claims.claim_pipeline(pipeline.pk)

@@ -36,9 +36,7 @@ def run(desk: Desk, text: str = "greet") -> Pipeline:
 
 
 def hold_replies(desk: Desk) -> None:
-    Identity.objects.filter(pk=desk.identity.pk).update(
-        reply_policy=Identity.ReplyPolicy.APPROVE
-    )
+    Identity.objects.filter(pk=desk.identity.pk).update(reply_policy=Identity.ReplyPolicy.APPROVE)
 
 
 def reply_status(pipeline: Pipeline) -> str:
