@@ -213,3 +213,32 @@ def test_the_description_of_the_api_names_the_error_shape_of_every_operation() -
         for status in ("401", "403", "422"):
             shape = answers[status]["content"]["application/json"]["schema"]["$ref"]
             assert shape == "#/components/schemas/ErrorOut"
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status", "code"),
+    [
+        ("get", "/api/v1/nowhere", 404, "not-found"),
+        ("get", "/api/v2/decisions", 404, "not-found"),
+        ("post", "/api/v1/decisions", 405, "method-not-allowed"),
+        ("delete", "/api/v1/whoami", 405, "method-not-allowed"),
+    ],
+)
+def test_a_wrong_address_or_method_is_refused_in_the_same_shape(
+    method: str, address: str, status: int, code: str
+) -> None:
+    response = getattr(Client(), method)(address)
+    assert response.status_code == status
+    assert json.loads(response.content) == {
+        "code": code,
+        "message": json.loads(response.content)["message"],
+        "field": None,
+        "rule": None,
+    }
+    assert ("GET" in response.headers.get("Allow", "")) == (status == 405)
+
+
+def test_pages_outside_the_api_keep_their_own_errors() -> None:
+    response = Client().get("/nowhere")
+    assert response.status_code == 404
+    assert response["Content-Type"].startswith("text/html")
