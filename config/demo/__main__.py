@@ -23,17 +23,18 @@ def main(arguments: list[str]) -> int:
 
     django.setup()
     from django.conf import settings
+    from django.contrib.auth import get_user_model
     from django.core.management import call_command
 
     from config.demo.performance import Performance, StepTimedOut, say, start_mail
     from config.demo.report import Told, report
     from config.demo.world import World
     from config.supervision import Supervisor
-    from mail.models import Message
+    from guards.models import Identity
 
     call_command("migrate", verbosity=0, interactive=False)
-    if Message.objects.exists():
-        say("This database holds mail already; the demo wants an empty one.")
+    if get_user_model().objects.exists() or Identity.objects.exists():
+        say("This database is in use; the demo wants an empty one.")
         return 2
     world = World(Path(settings.DATA_DIR) / "demo")
     supervisor = Supervisor(say)

@@ -81,7 +81,7 @@ class Installation:
         self.processes: list[Process] = []
 
     def __enter__(self) -> Installation:
-        self.manage("migrate", "--verbosity=0", "--skip-checks")
+        self.manage("migrate", "--verbosity=0")
         return self
 
     def __exit__(self, *exception: object) -> None:

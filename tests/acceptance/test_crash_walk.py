@@ -1,0 +1,233 @@
+"""Kill the watcher and the worker at every step of a message's walk, start them again, and count.
+
+The kill comes from a `sitecustomize` that only these tests put on the path, so that the code under
+test is the code that ships. Each point has a mail of its own; after each, the records and the
+server must agree.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import world
+from tests.servers import DovecotServer, Installation, SmtpServer
+from tests.servers.dovecot import PASSWORD
+from tests.servers.presence import wait_until
+from tests.servers.processes import Process
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(420)]
+
+WATCHER_POINTS = (
+    "mail.services.polling:_enter:after",
+    "mail.services.polling:_Pass._fetch:before",
+    "mail.services.polling:_Pass._fetch:after",
+    "mail.services.ingest:_prepare:after",
+    "mail.services.ingest:_move_cursor:after",
+    "mail.services.ingest:store_batch:after",
+    "mail.services.polling:_Pass.finish:before",
+)
+PLANNING_POINTS = (
+    "pipelines.services.intake:take_in:before",
+    "pipelines.services.intake:_write:after",
+    "pipelines.services.intake:take_in:after",
+    "pipelines.services.claims:claim_pipeline:after",
+    "pipelines.services.execution:_record_start:before",
+    "pipelines.services.execution:_record_start:after",
+    "pipelines.services.execution:_record_end:before",
+    "pipelines.services.execution:_record_end:after",
+)
+SENDING_POINTS = (
+    "mail.services.outbound:draft_reply:after",
+    "approvals.services.approvals:approve_by_policy:before",
+    "approvals.services.approvals:approve_by_policy:after",
+    "approvals.services.effects:_claim:after",
+    "approvals.services.effects:_mark:after",
+    "approvals.services.effects:_contact:after",
+    "approvals.services.effects:_record:after",
+)
+
+
+@dataclass
+class Walk:
+    """One installation with its servers, and the number of the next mail."""
+
+    house: Installation
+    dovecot: DovecotServer
+    user: str
+    smtp: SmtpServer
+    sender: Any
+    number: int = 1001
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        path = self.house.directory / "countersign.sqlite3"
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def append(self) -> tuple[int, str]:
+        """Deliver the next signed request; its number and its Message-ID without brackets."""
+        number, self.number = self.number, self.number + 1
+        message_id, raw = world.signed_request(self.sender, number)
+        self.dovecot.append(self.user, raw)
+        return number, message_id.strip("<>")
+
+
+@pytest.fixture
+def walk(
+    short_directory: Path, dovecot: DovecotServer, smtp_server: SmtpServer, keys
+) -> Iterator[Walk]:
+    environment = world.owner_environment(keys.owner, short_directory)
+    environment["AUTO_REPLIES_PER_IDENTITY_PER_HOUR"] = "100"
+    with Installation(short_directory, **environment) as house:
+        world.build(house, owner=keys.owner, sender=keys.alice)
+        user = dovecot.new_user()
+        world.add_account(
+            house,
+            name="main",
+            host=dovecot.host,
+            port=dovecot.imap_port,
+            username=user,
+            imap_password=PASSWORD,
+            smtp_host=smtp_server.host,
+            smtp_port=smtp_server.smtp_port,
+        )
+        watcher = house.watcher()
+        world.wait_for_first_passes(house, 1)
+        watcher.stop()
+        yield Walk(house, dovecot, user, smtp_server, keys.alice)
+
+
+def _deadly(walk: Walk, point: str, number: int) -> tuple[dict[str, str], Path]:
+    mark = walk.house.directory / f"crashed-{number}"
+    folder = Path(__file__).parent / "crash"
+    return {"PYTHONPATH": str(folder), "CRASH_POINT": point, "CRASH_MARK": str(mark)}, mark
+
+
+def _wait_for_crash(process: Process, mark: Path, point: str) -> None:
+    wait_until(lambda: mark.exists() or not process.is_alive(), f"a crash at {point}", 60)
+    wait_until(lambda: not process.is_alive(), f"the end of the process at {point}")
+    assert mark.exists(), f"{point} was never reached:\n{process.output()}"
+    process.kill()
+
+
+def _is_over(walk: Walk, message_id: str) -> bool:
+    [(pipelines,)] = walk.rows(
+        "SELECT count(*) FROM pipelines_pipeline p JOIN mail_message m ON m.id = p.message_id"
+        " WHERE m.message_id = ? AND p.status IN"
+        " ('completed', 'failed', 'cancelled', 'interrupted')",
+        message_id,
+    )
+    [(moving,)] = walk.rows(
+        "SELECT (SELECT count(*) FROM approvals_effect WHERE phase IN ('intent', 'marked'))"
+        " + (SELECT count(*) FROM mail_outbound WHERE status IN ('draft', 'queued', 'sending'))"
+    )
+    return pipelines == 1 and moving == 0
+
+
+@pytest.mark.fault("imap-01")
+def test_a_watcher_killed_anywhere_stores_each_mail_once(walk: Walk):
+    worker = walk.house.worker()
+    for point in WATCHER_POINTS:
+        environment, mark = _deadly(walk, point, walk.number)
+        number, message_id = walk.append()
+        _wait_for_crash(walk.house.watcher(**environment), mark, point)
+        watcher = walk.house.watcher()
+        wait_until(lambda m=message_id: _is_over(walk, m), f"the end after {point}", 60)
+        watcher.kill()
+        assert _statuses(walk, message_id) == ["completed"], point
+        assert _answers(walk, number) == [f"answer {number}"], point
+    worker.stop()
+    _check_everything(walk, len(WATCHER_POINTS))
+
+
+@pytest.mark.fault("send-01", "send-02", "queue-05")
+@pytest.mark.parametrize("points", [PLANNING_POINTS, SENDING_POINTS], ids=["planning", "sending"])
+def test_a_worker_killed_anywhere_makes_no_effect_twice(walk: Walk, points: tuple[str, ...]):
+    walk.house.watcher()
+    for point in points:
+        environment, mark = _deadly(walk, point, walk.number)
+        doomed = walk.house.worker(**environment)
+        number, message_id = walk.append()
+        _wait_for_crash(doomed, mark, point)
+        _let_time_pass(walk)
+        worker = walk.house.worker()
+        wait_until(lambda m=message_id: _is_over(walk, m), f"the end after {point}", 60)
+        worker.stop()
+        _check_one(walk, number, message_id, point)
+    _check_everything(walk, len(points))
+
+
+def _let_time_pass(walk: Walk) -> None:
+    """A submission that was cut off before there was an effect is given up after ten minutes."""
+    path = walk.house.directory / "countersign.sqlite3"
+    with sqlite3.connect(path, timeout=20) as connection:
+        connection.execute(
+            "UPDATE mail_outbound SET submitted_at = datetime(submitted_at, '-1 hour')"
+            " WHERE status = 'sending' AND effect_id IS NULL"
+        )
+
+
+def _statuses(walk: Walk, message_id: str) -> list[str]:
+    rows = walk.rows(
+        "SELECT p.status FROM mail_message m JOIN pipelines_pipeline p ON p.message_id = m.id"
+        " WHERE m.message_id = ?",
+        message_id,
+    )
+    return [status for (status,) in rows]
+
+
+def _answers(walk: Walk, number: int) -> list[str]:
+    """What the server took in answer to this number: `answer N`, or `notice` for the fixed text."""
+    found = []
+    for accepted in walk.smtp.accepted:
+        reply = message_from_bytes(accepted.content, policy=default)
+        if str(reply["Subject"]).endswith(f" {number}"):
+            text = reply.get_content()
+            is_answer = text.startswith(f"The factors are {number}:")
+            found.append(f"answer {number}" if is_answer else "notice")
+    return found
+
+
+def _check_one(walk: Walk, number: int, message_id: str, point: str) -> None:
+    """The pipeline says what the server saw."""
+    [status] = _statuses(walk, message_id)
+    answers = _answers(walk, number)
+    assert len(answers) <= 1, (point, answers)
+    if status == "completed":
+        assert answers == [f"answer {number}"], point
+    else:
+        assert status == "interrupted", point
+    if point.endswith(("_mark:after", "_contact:after")):
+        assert status == "interrupted", point
+
+
+def _check_everything(walk: Walk, mails: int) -> None:
+    """Each mail once, each effect at most once at the server, the log whole."""
+    stored = [m for (m,) in walk.rows("SELECT message_id FROM mail_message")]
+    assert len(stored) == len(set(stored)) == mails
+    taken = Counter(
+        str(message_from_bytes(a.content, policy=default)["Message-ID"]).strip("<>")
+        for a in walk.smtp.accepted
+    )
+    assert all(count == 1 for count in taken.values()), taken
+    effects = walk.rows(
+        "SELECT trim(o.message_id, '<>'), e.phase FROM mail_outbound o"
+        " JOIN approvals_effect e ON e.id = o.effect_id"
+    )
+    for message_id, phase in effects:
+        assert phase in ("accepted", "unknown", "cancelled", "failed")
+        if phase == "accepted":
+            assert taken[message_id] == 1
+        if phase in ("cancelled", "failed"):
+            assert taken[message_id] == 0
+    assert set(taken) <= {message_id for message_id, _ in effects}
+    report = walk.house.manage("verify_log", "--json")
+    assert '"ok":true' in report.stdout.replace(" ", "")

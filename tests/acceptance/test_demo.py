@@ -1,0 +1,152 @@
+"""`demo --once --json` tells the whole story, and its crash forms tell theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.processes import ROOT
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(200)]
+
+_RULES = [
+    "no-identity",
+    "trust-too-low",
+    "loop",
+    "no-text",
+    "recipient-not-bound",
+    "signature-too-old",
+    "replayed",
+    "first-pass",
+    "execute-permitted",
+    "read-permitted",
+    "no-permission",
+    "no-write",
+    "write-permitted",
+]
+_STATUSES = [
+    "planned",
+    "queued",
+    "running",
+    "waiting_approval",
+    "completed",
+    "failed",
+    "cancelled",
+    "interrupted",
+]
+
+
+def _demo(*options: str, **env: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "demo", *options],
+        cwd="/",
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def _told(*options: str, **env: str) -> dict[str, Any]:
+    code, out, err = _demo("--once", "--json", *options, **env)
+    assert code == 0, out + err
+    assert out.count("\n") == 1, "JSON and nothing else on standard output"
+    report: dict[str, Any] = json.loads(out)
+    assert (report["schema"], report["ok"], report["failures"]) == ("demo/1", True, [])
+    return report
+
+
+def test_the_story_comes_out_as_told():
+    report = _told()
+    assert list(report) == (
+        [
+            "schema",
+            "ok",
+            "failures",
+            "seconds",
+            "trust",
+            "decisions",
+            "pipelines",
+            "approvals",
+            "replies",
+            "events",
+            "log_verified",
+            "crash",
+        ]
+    )
+    assert report["trust"] == {"trusted": 1, "verified": 3, "unverified": 2, "untrusted": 1}
+    assert report["decisions"] == dict.fromkeys(_RULES, 0) | {
+        "execute-permitted": 2,
+        "read-permitted": 2,
+        "no-permission": 1,
+        "trust-too-low": 2,
+    }
+    assert report["pipelines"] == dict.fromkeys(_STATUSES, 0) | {"completed": 2}
+    assert report["approvals"] == {"waiting_seen": 1, "approved": 1}
+    assert sorted((r["held"], r["phase"], r["smtp_accepted"]) for r in report["replies"]) == [
+        (False, "accepted", 1),
+        (True, "accepted", 1),
+    ]
+    assert all(set(r) == _REPLY_KEYS for r in report["replies"])
+    assert report["events"] > 0
+    assert report["log_verified"] is True
+    assert report["crash"] is None
+    assert report["seconds"] < 60
+
+
+_REPLY_KEYS = {"message_id", "to", "held", "phase", "smtp_accepted"}
+
+
+@pytest.mark.fault("send-01", "send-02")
+@pytest.mark.parametrize(
+    ("option", "crash"),
+    [
+        (
+            "--crash-after-dispatch",
+            {"point": "after-mark", "phase": "unknown", "smtp_accepted": 0},
+        ),
+        ("--crash-after-data", {"point": "after-data", "phase": "unknown", "smtp_accepted": 1}),
+    ],
+)
+def test_a_worker_killed_in_the_middle_of_a_send_leaves_an_honest_unknown(option, crash):
+    report = _told(option)
+    assert report["crash"] == crash
+    assert report["pipelines"]["interrupted"] == 1
+    assert report["log_verified"] is True
+
+
+def test_wrong_use_exits_2():
+    assert _demo("--json")[0] == 2
+    assert _demo("--once", "--crash-after-data", "--crash-after-dispatch")[0] == 2
+
+
+def test_what_is_missing_is_named_and_exits_3(tmp_path: Path):
+    code, out, err = _demo("--once", "--json", PATH=str(tmp_path))
+    assert (code, out) == (3, "")
+    assert "gnupg" in err
+
+
+def test_a_database_that_is_in_use_is_left_alone(short_directory: Path):
+    url = f"sqlite:///{short_directory}/in-use.sqlite3"
+    env = {**os.environ, "DATABASE_URL": url, "DATA_DIR": str(short_directory)}
+    program = (
+        "import django; django.setup()\n"
+        "from django.core.management import call_command; call_command('migrate', verbosity=0)\n"
+        "from django.contrib.auth import get_user_model\n"
+        "get_user_model().objects.create_user('somebody')\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        cwd=ROOT,
+        env={**env, "DJANGO_SETTINGS_MODULE": "config.settings"},
+    )
+    code, out, _ = _demo("--once", "--json", "--database", url)
+    assert (code, out) == (2, "")
