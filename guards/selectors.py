@@ -23,9 +23,9 @@ from guards.models import (
     Permission,
     PinnedKey,
     ReplayEntry,
+    Setting,
 )
-from guards.services import settings
-from guards.types import NOTHING, Pin, Rwx
+from guards.types import NOTHING, Pin, Rwx, SettingName
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,15 @@ def identity_by_handle(handle: str) -> Identity | None:
     return Identity.objects.filter(handle=handle, is_active=True).first()
 
 
+def setting(name: SettingName) -> object:
+    """The stored value as JSON, or None where none was put."""
+    row = Setting.objects.filter(name=name).first()
+    return row.value if row is not None else None
+
+
 def execute_not_before() -> datetime | None:
     """Signatures made before this instant start nothing."""
-    stored = settings.get(settings.EXECUTE_NOT_BEFORE)
+    stored = setting(SettingName.EXECUTE_NOT_BEFORE)
     return parse_datetime(stored) if isinstance(stored, str) else None
 
 

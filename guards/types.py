@@ -102,10 +102,18 @@ class Refusal(StrEnum):
     ADDRESS_TAKEN = "address-taken"
     KEY_TAKEN = "key-taken"
     OTHER_IDENTITY = "other-identity"
+    TOKEN_MISSING = "token-missing"  # noqa: S105
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
     TOKEN_EXPIRED = "token-expired"  # noqa: S105
     SCOPE_MISSING = "scope-missing"
+
+
+class SettingName(StrEnum):
+    """The values of an installation that commands change at run time."""
+
+    #: Signatures made before this instant start nothing: `restore` sets it (invariant 12).
+    EXECUTE_NOT_BEFORE = "execute_not_before"
 
 
 class ProviderHeaders(StrEnum):

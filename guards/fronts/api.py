@@ -126,14 +126,11 @@ def install_handlers(api: NinjaAPI) -> None:
 def describe(error: Exception | type[Exception]) -> tuple[int, ErrorOut]:
     """Status and shape of an error; one of ours says its own, an unforeseen one says nothing."""
     if isinstance(error, CountersignError):
-        shape = ErrorOut(
-            code=error.code, message=error.detail, field=error.field, rule=_text(error.rule)
-        )
-        return error.status, shape
+        return _plain(error)
     if isinstance(error, ValidationError):
         return InvalidInput.status, _describe_validation(error)
     if isinstance(error, AuthenticationError):
-        return _plain(NotAuthenticated())
+        return _plain(NotAuthenticated(rule=Refusal.TOKEN_MISSING))
     if isinstance(error, Http404):
         return _plain(NotFound())
     if isinstance(error, PermissionDenied):
@@ -144,7 +141,10 @@ def describe(error: Exception | type[Exception]) -> tuple[int, ErrorOut]:
 
 
 def _plain(error: CountersignError) -> tuple[int, ErrorOut]:
-    return error.status, ErrorOut(code=error.code, message=error.detail)
+    shape = ErrorOut(
+        code=error.code, message=error.detail, field=error.field, rule=_text(error.rule)
+    )
+    return error.status, shape
 
 
 def _describe_validation(error: ValidationError) -> ErrorOut:

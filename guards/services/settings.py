@@ -8,14 +8,14 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from guards import selectors
 from guards.exceptions import InvalidInput
 from guards.models import Setting
 from guards.services.authority import require_operator
 from guards.services.units import unit_of_work
-from guards.types import Asker
+from guards.types import Asker, SettingName
 
-#: Signatures made before this instant start nothing: `restore` sets it (invariant 12).
-EXECUTE_NOT_BEFORE = "execute_not_before"
+EXECUTE_NOT_BEFORE = SettingName.EXECUTE_NOT_BEFORE
 
 
 def _instant(value: object) -> str:
@@ -31,8 +31,7 @@ _READERS: dict[str, Callable[[object], str]] = {EXECUTE_NOT_BEFORE: _instant}
 def get(name: str) -> object:
     """The stored value as JSON (an instant is ISO text), or None where none was put."""
     _reader(name)
-    row = Setting.objects.filter(name=name).first()
-    return row.value if row is not None else None
+    return selectors.setting(SettingName(name))
 
 
 def put(*, name: str, value: object, by: Asker) -> None:
