@@ -4,7 +4,7 @@ The other way, measured in the same run: make a temporary home, export all keys 
 import them, `gpg --verify`, delete it. Ours must be 15 times faster with 20 keys in the ring, 100
 times with 200, and take the same time whatever the number of keys.
 
-    python bench/verify.py [rounds]
+    python -m bench.verify [rounds]
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ Keys are made 30 days in the past, so that a signature may be dated anywhere in 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -149,6 +150,8 @@ class Keys:
         self.root = new_home()
         self.home = new_home(self.root)
         self._homes = [self.home]
+        self._process = os.getpid()
+        atexit.register(self.close)
 
     def make(
         self,
@@ -261,8 +264,11 @@ class Keys:
         )
 
     def close(self) -> None:
-        for home in self._homes:
-            remove_home(home)
+        """Stop the agents and remove the homes; at the end of the process at the latest."""
+        if os.getpid() != self._process:
+            return  # a fork of the test run does not own them
+        while self._homes:
+            remove_home(self._homes.pop())
         shutil.rmtree(self.root, ignore_errors=True)
 
 
