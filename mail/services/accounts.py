@@ -69,6 +69,8 @@ _INTERVALS = {
 BACKOFF_CAP = 60.0
 #: A refused login is not hammered on: providers lock accounts for that.
 BACKOFF_CAP_PERMANENT = 900.0
+#: How exactly the age of the last success is kept.
+_MOMENT = timedelta(seconds=5)
 
 
 #: What a server may lack, and what that means.
@@ -123,9 +125,23 @@ def enable(*, account_id: int, by: Asker) -> Account:
     return _switch(account_id, Account.State.NEW, "account.enabled", by)
 
 
+def note_success(*, account: Account) -> None:
+    """Mail of an account that works was stored: say when, in the transaction that stored it."""
+    Account.objects.filter(pk=account.pk, state=Account.State.OK, failures=0).update(
+        last_success_at=timezone.now(), next_poll_at=next_poll(account)
+    )
+
+
 def record_success(*, account: Account) -> None:
-    """A pass came to its end: failures are over, and the next poll is one interval away."""
+    """A pass came to its end: failures are over, and the next poll is one interval away.
+
+    What was said a moment ago is not said again: a watcher would hold up those who start the work.
+    """
     now = timezone.now()
+    if Account.objects.filter(
+        pk=account.pk, state=Account.State.OK, failures=0, last_success_at__gt=now - _MOMENT
+    ).exists():
+        return
     with unit_of_work():
         mine = Account.objects.filter(pk=account.pk).exclude(state=Account.State.DISABLED)
         mine.update(failures=0, last_error="", last_success_at=now, next_poll_at=next_poll(account))

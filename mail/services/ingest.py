@@ -26,7 +26,7 @@ from mail.assessment import Assessment
 from mail.exceptions import LeaseLost
 from mail.gateways import blobs
 from mail.models import Account, FolderCursor, Location, Message
-from mail.services import leases, records
+from mail.services import accounts, leases, records
 from mail.services.leases import Lease
 from mail.types import FetchedMessage, IngestReport, MimeNode, ParsedMessage
 
@@ -38,7 +38,8 @@ class Position:
     """Where a batch stands in its folder, and how far the cursor may move once it is stored.
 
     `expected` is the cursor's `last_uid` as the pass knows it. Messages up to `first_pass_until`
-    were there before us: they neither notify nor start anything.
+    were there before us: they neither notify nor start anything. `completes` says that the folder
+    holds nothing beyond this batch; `modseq` is what SELECT said then.
     """
 
     folder: str
@@ -46,6 +47,8 @@ class Position:
     expected: int
     advance_to: int
     first_pass_until: int = 0
+    completes: bool = False
+    modseq: int | None = None
 
 
 @dataclass(slots=True)
@@ -207,10 +210,11 @@ def _store(
             _move_cursor(account, position)
             records.write(account=account, folder=position.folder, prepared=prepared)
             _place(account, position, places)
+            accounts.note_success(account=account)
     except (DataError, ValueError) as error:
         if len(prepared) > 1:
             middle = len(prepared) // 2
-            still = replace(position, advance_to=position.expected)
+            still = replace(position, advance_to=position.expected, completes=False)
             first, rest = prepared[:middle], prepared[middle:]
             _store(account, lease, still, first, _only(places, first))
             _store(account, lease, position, rest, places)
@@ -231,12 +235,13 @@ def _only(places: dict[str, list[int]], prepared: Sequence[Prepared]) -> dict[st
 
 def _move_cursor(account: Account, position: Position) -> None:
     """From where this pass knows it to be, or not at all."""
+    ending = {"first_pass_done": True, "modseq": position.modseq} if position.completes else {}
     moved = FolderCursor.objects.filter(
         account=account,
         folder=position.folder,
         uidvalidity=position.uidvalidity,
         last_uid=position.expected,
-    ).update(last_uid=position.advance_to, updated_at=timezone.now())
+    ).update(last_uid=position.advance_to, updated_at=timezone.now(), **ending)
     if not moved:
         raise LeaseLost(f"the cursor of {account.name}/{position.folder} was moved by another pass")
 

@@ -114,15 +114,16 @@ class _Pass:
         """The end was reached: from now on this folder's mail is news."""
         if self.stuck_at is not None:
             return
-        until = max(self.entered.last_uid, self.entered.state.uidnext - 1)
+        end = {
+            "last_uid": max(self.entered.last_uid, self.entered.state.uidnext - 1),
+            "first_pass_done": True,
+            "modseq": self.entered.state.modseq,
+        }
+        if self._cursor().filter(**end).exists():
+            return
         with unit_of_work():
             leases.hold_in_writer(lease=self.lease)
-            self._cursor().update(
-                last_uid=until,
-                first_pass_done=True,
-                modseq=self.entered.state.modseq,
-                updated_at=timezone.now(),
-            )
+            self._cursor().update(**end, updated_at=timezone.now())
 
     def _store(self, messages: Sequence[FetchedMessage], highest: int) -> None:
         advance_to = max(self.entered.last_uid, highest)
@@ -137,6 +138,8 @@ class _Pass:
                 expected=self.entered.last_uid,
                 advance_to=advance_to,
                 first_pass_until=self.entered.first_pass_until,
+                completes=self.stuck_at is None and advance_to >= self.entered.state.uidnext - 1,
+                modseq=self.entered.state.modseq,
             ),
             fetched=messages,
         )
@@ -193,6 +196,14 @@ def _enter(account: Account, lease: Lease, state: MailboxState) -> _Entered:
     The end of the first pass is fixed at its first sight, so that mail which arrives meanwhile is
     news. After a change of UIDVALIDITY everything is fetched again and found by its digest.
     """
+    known = FolderCursor.objects.filter(account=account, folder=account.folder).first()
+    if known is None or known.uidvalidity != state.uidvalidity:
+        known = _start_over(account, lease, state)
+    until = 0 if known.first_pass_done else known.first_pass_until or 0
+    return _Entered(state, known.last_uid, until)
+
+
+def _start_over(account: Account, lease: Lease, state: MailboxState) -> FolderCursor:
     with unit_of_work():
         leases.hold_in_writer(lease=lease)
         cursor, made = FolderCursor.objects.get_or_create(account=account, folder=account.folder)
@@ -202,8 +213,7 @@ def _enter(account: Account, lease: Lease, state: MailboxState) -> _Entered:
             cursor.save()
             if not made:
                 log.info("mail.uidvalidity", account=account.name, folder=account.folder)
-    until = 0 if cursor.first_pass_done else cursor.first_pass_until or 0
-    return _Entered(state, cursor.last_uid, until)
+    return cursor
 
 
 def _by_bytes(sized: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 #: Seconds of one IDLE. With the timeout of its end this stays below 90 in all.
 IDLE_SECONDS = 55.0
+#: Seconds after which a lease is renewed: never before mail that has just arrived is stored.
+RENEW_SECONDS = 30.0
 #: Seconds between two looks at the table of accounts, and between two heartbeats.
 LOOK_SECONDS = 1.5
 HEARTBEAT_SECONDS = 10.0
@@ -159,10 +161,14 @@ class _Watcher:
 
     def _serve(self, account: Account, lease: Lease) -> None:
         """Poll on connect, then after each wait, while the connection lasts."""
+        renewed_at = time.monotonic()
         with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
             while not self._waker.is_set:
                 polling.poll_open(account=account, lease=lease, mailbox=mailbox)
                 accounts.record_success(account=account)
+                if time.monotonic() - renewed_at > RENEW_SECONDS:
+                    leases.renew(lease=lease)
+                    renewed_at = time.monotonic()
                 self._wait(account, lease, mailbox)
 
     def _wait(self, account: Account, lease: Lease, mailbox: Mailbox) -> None:
