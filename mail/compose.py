@@ -25,7 +25,7 @@ from mail.types import ComposedMail
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 _ID = re.compile(r"[^<>@\s]+@[^<>@\s]+")
-_REFERENCE = re.compile(r"[^<>\s]+")
+_REFERENCE = re.compile(r"[!-;=?-~]+")
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
 _REPLY_PREFIX = re.compile(r"\s*re\s*(?:\[\d+\])?\s*:", re.IGNORECASE)
 _PLAIN_PHRASE = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~ \-]*")
@@ -157,8 +157,8 @@ def _encoded(text: str) -> str:
 
 def _threading(message_id: str | None, references: Sequence[str]) -> list[tuple[str, str]]:
     """In-Reply-To and References by RFC Message-IDs; ids that are none are left out."""
-    known = [one for one in references if one.isascii() and _REFERENCE.fullmatch(one)]
-    if message_id is None or not message_id.isascii() or not _REFERENCE.fullmatch(message_id):
+    known = [one for one in references if _REFERENCE.fullmatch(one)]
+    if message_id is None or not _REFERENCE.fullmatch(message_id):
         return []
     chain = list(dict.fromkeys([*known, message_id]))
     if len(chain) > _MAX_REFERENCES:

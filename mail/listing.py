@@ -33,6 +33,8 @@ _GLYPHS = {
     TrustLevel.UNTRUSTED: "✗",
 }
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+#: Joins emoji to one; the only invisible character that is kept.
+_JOINER = "\u200d"
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ud800-\udfff]"
@@ -107,9 +109,9 @@ def shorten(text: str, width: int) -> str:
 def clean(text: str) -> str:
     """One line of visible characters; anything else, in a run, becomes one space."""
     shown = " ".join(_UNSEEN.sub(" ", text).split())
-    if wcswidth(shown) >= 0:
+    if shown.isprintable() and wcswidth(shown) >= 0:
         return shown
-    return "".join(one if wcswidth(one) >= 0 else "\ufffd" for one in shown)
+    return "".join(one if one == _JOINER or one.isprintable() else "\ufffd" for one in shown)
 
 
 def _pad(text: str, width: int) -> str:

@@ -1,0 +1,267 @@
+"""`explain`: the exact shape of its answers, its exit codes, and life without a database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from guards.services import contacts, identities, permissions
+from guards.services import keys as key_services
+from guards.types import Rwx
+from tests.keys import Keys, public_key, sign_detached
+from tests.mail.builders import part, plain, signed
+from tests.mail.factories import OPERATOR
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def explain(*arguments: object) -> list[dict]:
+    out = StringIO()
+    call_command("explain", "--json", *map(str, arguments), stdout=out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+@pytest.fixture
+def letter(tmp_path: Path) -> Path:
+    file = tmp_path / "x.eml"
+    file.write_bytes(plain("From: Alice <alice@Example.org>", "To: b@Y"))
+    return file
+
+
+@pytest.fixture
+def signed_letter(tmp_path: Path, keys: Keys) -> Path:
+    payload = part("text/plain", b"@claude run it\r\n\r\n> old\r\n")
+    file = tmp_path / "s.eml"
+    signature = sign_detached(keys.alice, payload, at=NOW)
+    file.write_bytes(signed(payload, signature, "From: alice@example.org", "Subject: s"))
+    return file
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, keys: Keys) -> Path:
+    file = tmp_path / "a=b@c.asc"
+    file.write_bytes(public_key(keys.alice, armor=True))
+    return file
+
+
+@pytest.mark.django_db
+def test_an_answer_has_exactly_the_documented_keys_in_their_order(letter: Path) -> None:
+    (answer,) = explain(letter, "--contact", "alice@example.org=r--")
+    assert answer == {
+        "schema": "explain/1",
+        "file": str(letter),
+        "from": "alice@example.org",
+        "from_name": "Alice",
+        "to": ["b@y"],
+        "cc": [],
+        "subject": "",
+        "date": None,
+        "message_id": None,
+        "text": "hello\n",
+        "html": False,
+        "attachments": [],
+        "defects": [],
+        "trust": {
+            "level": "unverified",
+            "reason": "unsigned",
+            "evidence": {
+                "signer": None,
+                "signed_at": None,
+                "hash": None,
+                "status": [],
+                "provider_headers": "absent",
+                "notes": [],
+            },
+        },
+        "permission": "r--",
+        "decision": {"action": "surface", "verdict": "allow", "rule": "read-permitted"},
+        "executable_text": None,
+        "loop": {"answer": True, "reason": None},
+    }
+    assert list(answer)[:5] == ["schema", "file", "from", "from_name", "to"]
+
+
+@pytest.mark.django_db
+def test_verified_mail_with_x_is_executed(signed_letter: Path, key_file: Path, keys: Keys) -> None:
+    (answer,) = explain(
+        signed_letter, "--contact", "Alice@example.org=rwx", "--pin",
+        f"alice@Example.org={key_file}", "--now", NOW.isoformat(),
+    )  # fmt: skip
+    evidence = answer["trust"]["evidence"]
+    assert (answer["trust"]["level"], answer["trust"]["reason"]) == ("verified", "pinned-key")
+    assert evidence["signer"] == keys.alice.fingerprint
+    assert evidence["signed_at"] == NOW.isoformat()
+    assert evidence["hash"] == "SHA256"
+    assert evidence["status"] == ["GOODSIG", "VALIDSIG"]
+    assert answer["decision"] == {
+        "action": "execute", "verdict": "allow", "rule": "execute-permitted"
+    }  # fmt: skip
+    assert answer["executable_text"] == "@claude run it"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("identity", "rule"),
+    [("claude@example.net", "recipient-not-bound"), ("agent@x", "recipient-not-bound")],
+)
+def test_an_unknown_identity_has_no_handle_and_must_be_named(
+    signed_letter: Path, key_file: Path, identity: str, rule: str
+) -> None:
+    options = ("--contact", "alice@example.org=--x", "--pin", f"alice@example.org={key_file}")
+    (answer,) = explain(signed_letter, *options, "--identity", identity)
+    assert answer["decision"]["rule"] == rule
+    assert explain(signed_letter, *options)[0]["decision"]["rule"] == "execute-permitted"
+
+
+@pytest.mark.django_db
+def test_a_known_identity_is_named_by_its_handle(signed_letter: Path, key_file: Path) -> None:
+    identities.create_identity(handle="claude", email="agent@example.net", by=OPERATOR)
+    options = ("--contact", "alice@example.org=rwx", "--pin", f"alice@example.org={key_file}")
+    (answer,) = explain(signed_letter, *options, "--identity", "agent@example.net")
+    assert answer["decision"]["rule"] == "execute-permitted"
+
+
+@pytest.mark.django_db
+def test_without_contacts_and_pins_the_database_counts(signed_letter: Path, keys: Keys) -> None:
+    identity = identities.create_identity(handle="claude", email="agent@example.net", by=OPERATOR)
+    identities.set_default(identity=identity, by=OPERATOR)
+    contact = contacts.add_contact(address="alice@example.org", by=OPERATOR)
+    permissions.grant(identity=identity, contact=contact, rwx=Rwx(True, True, True), by=OPERATOR)
+    key_services.pin_key(contact=contact, key=public_key(keys.alice), by=OPERATOR)
+    (answer,) = explain(signed_letter)
+    assert answer["permission"] == "rwx"
+    assert answer["decision"]["rule"] == "execute-permitted"
+    (given,) = explain(signed_letter, "--contact", "bob@example.org=rwx")
+    assert given["permission"] == "---"
+    assert given["trust"]["reason"] == "unpinned-key"
+
+
+@pytest.mark.django_db
+def test_proton_headers_count_on_a_loopback_bridge_only(tmp_path: Path) -> None:
+    file = tmp_path / "p.eml"
+    file.write_bytes(
+        plain("Subject: s", "X-Pm-Origin: internal", "X-Pm-Content-Encryption: end-to-end")
+    )
+    contact = ("--contact", "alice@example.org=rwx")
+    (bridge,) = explain(file, *contact, "--provider", "proton-bridge", "--loopback")
+    assert bridge["trust"]["reason"] == "proton-internal"
+    assert bridge["trust"]["evidence"]["provider_headers"] == "honoured"
+    assert bridge["executable_text"] == "s\n\nhello"
+    for options in ((), ("--loopback",), ("--provider", "proton-bridge")):
+        (other,) = explain(file, *contact, *options)
+        assert other["trust"]["evidence"]["provider_headers"] == "ignored"
+        assert other["executable_text"] is None
+
+
+@pytest.mark.django_db
+def test_a_pattern_may_read_and_the_longest_one_counts(letter: Path) -> None:
+    given = ("--contact", "*@example.org=r--", "--contact", "alice@*=---")
+    assert explain(letter, *given)[0]["permission"] == "r--"
+    assert explain(letter, *given, "--contact", "alice@example.org=-w-")[0]["permission"] == "-w-"
+
+
+@pytest.mark.django_db
+def test_now_decides_what_is_too_old_and_which_keys_have_expired(
+    signed_letter: Path, key_file: Path
+) -> None:
+    options = ("--contact", "alice@example.org=rwx", "--pin", f"alice@example.org={key_file}")
+    rule = explain(signed_letter, *options, "--now", f"{NOW.year + 1}-01-01")[0]["decision"]["rule"]
+    assert rule == "signature-too-old"
+    reason = explain(signed_letter, *options, "--now", "2099-01-01T00:00:00Z")[0]["trust"]["reason"]
+    assert reason == "expired-key"
+
+
+@pytest.mark.django_db
+def test_a_folder_is_read_recursively_and_sorted_one_object_a_line(tmp_path: Path) -> None:
+    for name in ("b/z.eml", "a.eml", "b/a/x", "c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(os.urandom(200))
+    answers = explain(tmp_path, "--contact", "a@b=---")
+    files = [answer["file"] for answer in answers]
+    assert files == sorted(str(tmp_path / name) for name in ("b/z.eml", "a.eml", "b/a/x", "c"))
+
+
+@pytest.mark.django_db
+def test_attachments_are_given_by_their_decoded_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "a.eml"
+    file.write_bytes(
+        plain("Content-Type: application/pdf", "Content-Transfer-Encoding: base64", text=b"SGk=")
+    )
+    (answer,) = explain(file)
+    sha256 = "3639efcd08abb273b1619e82e78c29a7df02c1051b1820e99fc395dcaa3326b8"
+    assert answer["attachments"] == [
+        {"name": None, "type": "application/pdf", "size": 2, "sha256": sha256}
+    ]
+    assert answer["text"] is None
+
+
+WRONG = [
+    ("--contact", "alice@example.org=rw"),
+    ("--contact", "alice@example.org"),
+    ("--contact", "alice=rwx"),
+    ("--contact", "*@example.org=rwx"),
+    ("--contact", "[@example.org=r--"),
+    ("--pin", "alice@example.org=/no/such/file"),
+    ("--pin", "alice@example.org"),
+    ("--pin", f"alice@example.org={__file__}"),
+    ("--pin", f"*@example.org={__file__}"),
+    ("--identity", "nobody"),
+    ("--now", "yesterday"),
+    ("--provider", "gmail"),
+    ("--unknown",),
+    ("/no/such/file",),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("arguments", WRONG, ids=lambda one: " ".join(one)[:40])
+def test_wrong_use_and_bad_files_exit_with_2(
+    letter: Path, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((CommandError, TypeError)) as failure:
+        explain(letter, *arguments)
+    code = getattr(failure.value, "returncode", 2)
+    assert code == 2 or "argument" in str(failure.value)
+    assert capsys.readouterr().out == ""
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "explain", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_it_works_before_any_migration_and_prints_nothing_but_json(
+    tmp_path: Path, letter: Path
+) -> None:
+    database = tmp_path / "none.sqlite3"
+    for url in (f"sqlite:///{database}", "postgres://nobody@127.0.0.1:1/nothing"):
+        done = run("--json", str(letter), DATABASE_URL=url, DATA_DIR=str(tmp_path / "d"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["permission"] == "---"
+    assert not database.exists()
+
+
+def test_the_shell_sees_2_for_usage_and_0_for_any_bytes(tmp_path: Path) -> None:
+    noise = tmp_path / os.fsdecode(b"n\xff.eml")
+    noise.write_bytes(os.urandom(5_000))
+    done = run(str(noise), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["from"] is None
+    for wrong in ((), ("--json",), (str(tmp_path / "missing"),), (str(noise), "--pin", "x")):
+        failed = run(*wrong)
+        assert (failed.returncode, failed.stdout) == (2, "")
+        assert failed.stderr
