@@ -61,7 +61,7 @@ def _text(output: bytes) -> str:
 def _parsed(text: str) -> Any:
     try:
         value = json.loads(text, parse_constant=_no_constant)
-        _check_storable(value, 0)
+        check_storable(value)
     except (ValueError, RecursionError) as error:
         raise OutputInvalid(f"the output is not JSON that can be kept: {error}") from error
     return value
@@ -71,8 +71,8 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not a JSON number")
 
 
-def _check_storable(value: Any, depth: int) -> None:
-    """ValueError for what some database behind us would refuse or change."""
+def check_storable(value: Any, depth: int = 0) -> None:
+    """ValueError for a JSON value that some database behind us would refuse or change."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, str):
@@ -80,10 +80,10 @@ def _check_storable(value: Any, depth: int) -> None:
             raise ValueError("a string holds NUL or half a character")
     elif isinstance(value, dict):
         for name, inner in value.items():
-            _check_storable(name, depth + 1)
-            _check_storable(inner, depth + 1)
+            check_storable(name, depth + 1)
+            check_storable(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            _check_storable(inner, depth + 1)
+            check_storable(inner, depth + 1)
     elif isinstance(value, float) and value in (float("inf"), float("-inf")):
         raise ValueError("a number is beyond what JSON holds")

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from pipelines import pipes
 from pipelines.exceptions import DocumentUnreadable
 
 #: The largest command file, in bytes.
@@ -98,6 +99,10 @@ def read_text(content: bytes, *, json_form: bool = False) -> dict[str, Any]:
         raise DocumentUnreadable(str(error)) from error
     if not isinstance(loaded, dict):
         raise DocumentUnreadable("the file is not one mapping of names to values")
+    try:
+        pipes.check_storable(loaded)
+    except ValueError as error:
+        raise DocumentUnreadable(str(error)) from error
     return loaded
 
 

@@ -125,28 +125,30 @@ def _argument_contradictions(spec: CommandSpec) -> Iterator[Problem]:
     for index, argument in enumerate(spec.arguments):
         if argument.name in names:
             yield Problem(field_path(["args", index, "name"]), f"{argument.name!r} stands twice")
+        names.add(argument.name)
+        if argument.position is None:
+            continue
         if argument.position in positions:
             yield Problem(field_path(["args", index, "position"]), f"{argument.position} is taken")
-        names.add(argument.name)
-        if argument.position is not None:
-            positions.add(argument.position)
-    ordered = (
-        sorted(
-            (argument.position, argument)
-            for argument in spec.arguments
-            if argument.position is not None
-        )
-        if len(positions) == sum(a.position is not None for a in spec.arguments)
-        else []
-    )
+        positions.add(argument.position)
+    yield from _gaps(spec)
+
+
+def _gaps(spec: CommandSpec) -> Iterator[Problem]:
+    """A required positional after an optional one: left out, it would move what follows."""
+    placed = [
+        (a.position, index) for index, a in enumerate(spec.arguments) if a.position is not None
+    ]
     optional = ""
-    for _, argument in ordered:
+    for _, index in sorted(placed):
+        argument = spec.arguments[index]
         if argument.required and optional:
             yield Problem(
-                field_path(["args", spec.arguments.index(argument), "required"]),
+                field_path(["args", index, "required"]),
                 f"a required position cannot follow the optional {optional!r}",
             )
-        optional = optional or ("" if argument.required else argument.name)
+        elif not argument.required:
+            optional = optional or argument.name
 
 
 def _environment_contradictions(spec: CommandSpec) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ the rows.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from guards.types import Action, Judgement, Rule, Subject, TrustReason, Verdict
 from mail import selectors as mail
 from mail.models import Message
 from mail.services import messages
-from pipelines import write_sets
+from pipelines import pipes, write_sets
 from pipelines.models import Pipeline, Stage
 from pipelines.services import planning, rules
-from pipelines.types import AcceptedPlan, PlannedStage, PlanningRequest, PlanRefused
+from pipelines.types import AcceptedPlan, CommandCall, PlannedStage, PlanningRequest, PlanRefused
 from teams.services import events
 
 log = structlog.get_logger(__name__)
@@ -66,6 +67,7 @@ def take_in(*, message_id: int) -> Pipeline | None:
     if not _executes(assessment.judgement) or not text or not key:
         messages.refuse_execution(message_id=message_id, judgement=assessment.judgement)
         return None
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
     request = PlanningRequest(text, message.sender, message.account.identity_id)
     answer = planning.plan(request)
     derived = _Derived(text, key, str(assessment.trust.level), assessment.judgement.evidence)
@@ -154,7 +156,18 @@ def _stage(pipeline: Pipeline, position: int, planned: PlannedStage) -> Stage:
 def _plan_as_json(answer: AcceptedPlan | PlanRefused) -> list[dict[str, Any]]:
     if isinstance(answer, AcceptedPlan):
         return [{"command": stage.spec.name, "args": dict(stage.args)} for stage in answer.stages]
-    return [{"command": call.command, "args": dict(call.args)} for call in answer.calls]
+    return [_call_as_json(call) for call in answer.calls[: planning.MAX_STAGES + 1]]
+
+
+def _call_as_json(call: CommandCall) -> dict[str, Any]:
+    """A refused call as it is shown: without arguments where those are not even JSON to keep."""
+    shown = {"command": call.command[:64], "args": dict(call.args)}
+    try:
+        json.dumps(shown, allow_nan=False)
+        pipes.check_storable(shown)
+    except (TypeError, ValueError, RecursionError):
+        return {"command": ascii(call.command)[:64], "args": {}}
+    return shown
 
 
 def _write_set(stages: tuple[PlannedStage, ...]) -> list[str]:
@@ -172,7 +185,7 @@ def _first_pipe(message: Message, derived: _Derived) -> Mapping[str, Any]:
         "subject": message.subject,
         "date": message.date.isoformat() if message.date else None,
         "message_id": message.message_id,
-        "text": derived.text.replace("\0", "\N{REPLACEMENT CHARACTER}"),
+        "text": derived.text,
         "trust": derived.trust_level,
     }
     return {"data": facts, "files": []}

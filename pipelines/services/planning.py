@@ -7,6 +7,8 @@ untrusted: every command exists and is signed now, every argument is declared an
 
 from __future__ import annotations
 
+import re
+
 from guards.exceptions import CountersignError
 from pipelines import arguments, registry, specification
 from pipelines.exceptions import ArgumentInvalid
@@ -21,6 +23,8 @@ from pipelines.types import (
     PlanRule,
     RuleTrial,
 )
+
+_NAME = re.compile(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
 
 #: Work stages that one message may start.
 MAX_STAGES = 16
@@ -71,6 +75,9 @@ def try_rules(*, text: str, sender: str, identity_id: int | None) -> RuleTrial:
 def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefused:
     if call.command in specification.BUILT_IN:
         return _refused(proposal, PlanRule.RESERVED_COMMAND, f"{call.command} cannot be planned")
+    if not _NAME.match(call.command):
+        detail = f"{ascii(call.command)[:80]} is no name of a command"
+        return _refused(proposal, PlanRule.UNKNOWN_COMMAND, detail)
     try:
         spec, digest = verification.find_runnable(call.command)
         args = arguments.check(spec, call.args)

@@ -233,6 +233,8 @@ def test_yaml_is_read_strictly(text, reason):
         ("[1]", "not one mapping"),
         ("{", "Expecting"),
         ('{"a": ' + "9" * 5000 + "}", "digits"),
+        ('{"a": "\\u0000"}', "NUL"),
+        ('{"a\\ud800": 1}', "half a character"),
     ],
 )
 def test_json_is_read_strictly(text, reason):

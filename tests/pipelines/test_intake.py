@@ -7,9 +7,11 @@ import pytest
 from guards.models import Decision, PinnedKey, ReplayEntry
 from mail.models import Message
 from mail.signals import message_admitted
+from pipelines import registry
 from pipelines.models import Pipeline, Rule
 from pipelines.services import execution, intake, rules
 from pipelines.tasks import sweep, take_in
+from pipelines.types import CommandCall, Plan
 from teams.models import Event
 from tests.pipelines.factories import OPERATOR, AccountFactory, MessageFactory, body
 
@@ -165,6 +167,27 @@ def test_a_refused_plan_names_its_rule_and_the_operator_sees_why(desk, server, o
     assert (pipeline.status, pipeline.refused_rule) == ("failed", "unknown-command")
     assert "nobody" in pipeline.error
     assert "nobody" not in body(server.sent[0].payload)
+
+
+def test_hostile_text_and_a_hostile_plan_are_kept_in_a_form_every_database_takes(desk, server):
+    class Hostile:
+        name = "hostile"
+
+        def plan(self, request):
+            return Plan(
+                "hostile", (CommandCall("a\0b" * 99, {"x": "\0\ud800", "n": float("nan")}),)
+            )
+
+    registry.register_planner(Hostile())
+    try:
+        take_in(desk.message("free \0 text").pk)
+    finally:
+        del registry._planners["hostile"]
+
+    pipeline = Pipeline.objects.get()
+    assert (pipeline.status, pipeline.refused_rule) == ("failed", "unknown-command")
+    assert pipeline.plan[0]["args"] == {}
+    assert "\0" not in pipeline.pipe["data"]["text"]
 
 
 def test_an_admitted_message_is_enqueued_when_its_transaction_commits(

@@ -1,0 +1,28 @@
+"""System checks name settings under which pipelines could not keep their word."""
+
+from __future__ import annotations
+
+from pipelines import checks
+
+
+def ids(found) -> list[str]:
+    return [message.id for message in found]
+
+
+def test_the_settings_as_they_come_are_fine():
+    assert checks.executor_settings(None) == []
+    assert checks.owner_key_is_one(None) == []
+
+
+def test_no_concurrency_and_too_short_a_queue_are_named(settings):
+    settings.PIPELINE_CONCURRENCY = 0
+    settings.QUEUE_TIMEOUT = 600
+
+    assert ids(checks.executor_settings(None)) == ["pipelines.E001", "pipelines.W001"]
+
+
+def test_two_owners_are_named(settings):
+    settings.OWNER_FINGERPRINT = "A" * 40
+    settings.OWNER_HANDLE = "ada"
+
+    assert ids(checks.owner_key_is_one(None)) == ["pipelines.W002"]
