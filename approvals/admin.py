@@ -226,8 +226,8 @@ _FIELD_ORDER = (
 _ELSEWHERE = frozenset({"text", "attachments", "source"})
 
 
-def _fields(preview: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Every field of a preview: the known ones first, then whatever else the kind shows."""
+def _fields(preview: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Every field of a preview with its values: the known ones first, then what else the kind shows."""
     known = [(label, preview[key]) for key, label in _FIELD_ORDER if key in preview]
     names = {key for key, _ in _FIELD_ORDER} | _ELSEWHERE
     rest = [
@@ -236,12 +236,12 @@ def _fields(preview: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [(label, _readable(value)) for label, value in known + rest]
 
 
-def _readable(value: object) -> object:
+def _readable(value: object) -> list[str]:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return ["yes" if value else "no"]
     if isinstance(value, list | tuple):
         return [str(item) for item in value]
-    return value
+    return [str(value)] if value not in (None, "") else []
 
 
 @admin.register(Effect)

@@ -32,7 +32,4 @@ api = NinjaAPI(
 )
 install_handlers(api)
 for _router in ROUTERS:
-    try:
-        api.add_router("", import_string(_router))
-    except ImportError:
-        pass
+    api.add_router("", import_string(_router))

@@ -11,5 +11,8 @@ class ConfigConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import every app's tasks, so that the queue knows what may run."""
+        """Import every app's tasks, so that the queue knows what may run; lay the pages' panels."""
         autodiscover_modules("tasks")
+        from config import panels
+
+        panels.register()

@@ -33,10 +33,14 @@ def operator(request: HttpRequest) -> Asker:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A piece of another app on a page: its template and what the template needs."""
+    """A piece of another app on a page: its template and what the template needs.
+
+    `last` pieces stand at the end of the page, below everything of its own.
+    """
 
     template: str
     context: Mapping[str, object]
+    last: bool = False
 
 
 PanelSource = Callable[[HttpRequest, Any], Panel | None]
@@ -90,6 +94,14 @@ class ConsoleAdmin(ModelAdmin):
     def may_act(self, request: HttpRequest) -> bool:
         """Whoever has Django's change permission on the model may press its buttons."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """The list under its own name."""
+        named = {"title": str(self.opts.verbose_name_plural).capitalize()}
+        response: TemplateResponse = super().changelist_view(request, named | (extra_context or {}))
+        return response
 
     # --- acts -------------------------------------------------------------------------------------
 

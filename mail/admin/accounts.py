@@ -51,6 +51,18 @@ class AccountForm(ModelForm[Account]):
             "next_poll_at",
             "revision",
         )
+        labels = {
+            "secret_ref": "Secret reference",
+            "smtp_host": "SMTP host",
+            "smtp_port": "SMTP port",
+            "smtp_username": "SMTP user",
+            "smtp_secret_ref": "SMTP secret reference",
+            "authserv_id": "Authserv-id",
+            "sign_outbound": "Sign what it sends",
+            "preserves_mime": "Preserves MIME",
+            "server_files_sent": "Files its own Sent copy",
+            "tls_skip_verify": "Skip certificate checks",
+        }
         help_texts = {
             "host": "The server that the mail is read from.",
             "port": "993 speaks TLS from the first byte; any other port has to offer STARTTLS.",
@@ -81,16 +93,26 @@ class AccountForm(ModelForm[Account]):
             self.add_error("secret_ref", "Say where the password is found, or type it below.")
         return cleaned
 
+    def validate_constraints(self) -> None:
+        """The service looks at them too, and knows the field."""
+
     def _post_clean(self) -> None:
         """Ask the service's own check, and put what it says at the field that it names."""
         super()._post_clean()
         if self.errors:
             return
+        if self.cleaned_data.get("password"):
+            self.instance.secret_ref = self._kept_as("password")
         try:
             account_services.validate(self.instance)
         except CountersignError as problem:
             field = problem.field if problem.field in self.fields else None
-            self.add_error(field, problem.detail[:1].upper() + problem.detail[1:] + ".")
+            detail = problem.detail.removeprefix(f"{field}: ").rstrip(".")
+            self.add_error(field, f"{detail[:1].upper()}{detail[1:]}.")
+
+    def _kept_as(self, field: str) -> str:
+        """The bare name under which a typed password is kept."""
+        return f"{self.cleaned_data['name']}-{field.replace('_', '-')}"
 
     def values(self) -> dict[str, Any]:
         """What the service takes; typed passwords are put away and become references."""
@@ -98,8 +120,7 @@ class AccountForm(ModelForm[Account]):
                  if name in self.cleaned_data}
         for field, reference in (("password", "secret_ref"), ("smtp_password", "smtp_secret_ref")):
             if self.cleaned_data.get(field):
-                kept_as = f"{self.cleaned_data['name']}-{field.replace('_', '-')}"
-                taken[reference] = secrets.store(kept_as, self.cleaned_data[field])
+                taken[reference] = secrets.store(self._kept_as(field), self.cleaned_data[field])
         return taken
 
 
@@ -210,13 +231,14 @@ class AccountAdmin(ConsoleAdmin):
 
     def test(self, request: HttpRequest, object_id: str) -> str | None:
         """Log in and open the folder; nothing is fetched and nothing stored."""
-        found = account_services.probe(account_id=int(object_id))
-        if not found.ok:
-            messages.error(request, f"It does not work yet: {found.error}")
-            return None
-        offers = [word for word in ("idle", "uidplus", "condstore") if getattr(found, word)]
-        listed = ", ".join(offers).upper() or "none of IDLE, UIDPLUS, CONDSTORE"
-        return f"It works: {found.messages} messages in the folder; the server offers {listed}."
+        checks = account_services.test_connection(account_id=int(object_id))
+        for check in checks:
+            if not check.ok:
+                needed = check.check.startswith(("login", "folder"))
+                say = messages.error if needed else messages.warning
+                say(request, f"{check.check}: {check.detail or 'failed'}")
+        good = [f"{check.check} {check.detail}".strip() for check in checks if check.ok]
+        return f"Good: {', '.join(good)}." if good else None
 
     def disable(self, request: HttpRequest, object_id: str) -> str:
         """No poll, no watch, no send."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import nh3
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from csp.decorators import csp
 from django.core.exceptions import PermissionDenied
@@ -21,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from guards.types import Rwx
 from mail import selectors
+from mail.mime.html import sanitised
 from mail.models import Message
 
 #: No script, no plugin, no form, no request to anywhere; only inline styles and embedded pictures.
@@ -42,30 +42,10 @@ img{{max-width:100%}}blockquote{{border-left:3px solid #d5dbe3;margin-left:0;pad
 _UNSAFE_IN_NAMES = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
-def sanitised(html: str) -> str:
-    """HTML from mail without scripts, forms, frames and anything that would load from elsewhere."""
-    return nh3.clean(
-        html,
-        tags=nh3.ALLOWED_TAGS - {"img", "map", "area"} | {"font", "center"},
-        clean_content_tags={"script", "style", "title"},
-        attributes={**_LAYOUT, "a": {"href", "title"}},
-        url_schemes={"http", "https", "mailto"},
-        link_rel="noopener noreferrer nofollow",
-    )
-
-
-_LAYOUT: dict[str, set[str]] = {
-    "table": {"align", "border", "cellpadding", "cellspacing", "width"},
-    "td": {"align", "colspan", "rowspan", "valign", "width"},
-    "th": {"align", "colspan", "rowspan", "valign", "width"},
-    "font": {"color", "size"},
-    "ol": {"start"},
-}
-
-
 def safe_name(name: str, number: str) -> str:
     """A file name for a browser: no path, no control or direction mark, never hidden or empty."""
-    cleaned = _UNSAFE_IN_NAMES.sub("_", name).strip(" .")[-120:].lstrip(" .-")
+    cleaned = _UNSAFE_IN_NAMES.sub("_", name)
+    cleaned = re.sub(r"\.{2,}", ".", cleaned)[-120:].strip(" ._-")
     return cleaned or f"part-{number}.bin"
 
 

@@ -9,6 +9,9 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
 from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, operator
@@ -48,7 +51,7 @@ class MessageAdmin(PageAdmin):
     list_display_links = ("show_subject",)
     list_filter = ("trust_level", "verdict", "rule", "trust_reason", "execution", "account")
     search_fields = ("sender", "sender_name", "message_id")
-    search_help_text = "Sender, Message-ID; subject and text of senders who may be read"
+    search_help_text = "Sender, subject, text"
     date_hierarchy = "received_at"
     ordering = ("-received_at", "-id")
     list_select_related = ("account",)
@@ -92,9 +95,6 @@ class MessageAdmin(PageAdmin):
     @display(description="Received", ordering="received_at")
     def show_where(self, message: Message) -> str:
         """When, and into which mailbox under which number."""
-        from django.utils.formats import date_format
-        from django.utils.timezone import localtime
-
         when = date_format(localtime(message.received_at), "j M, H:i")
         return f"{when} · {message.account.name}/{message.number}"
 
@@ -108,9 +108,11 @@ class MessageAdmin(PageAdmin):
         return "Revealed. That you looked is in the record."
 
     def release(self, request: HttpRequest, object_id: str) -> str:
-        """Let a message that was held only for its age of arrival start its work."""
-        message_services.release(message_id=int(object_id), by=operator(request))
-        return "Released. It starts its work now."
+        """Let a held message through by a person's word; trust and permission stay what they are."""
+        released = message_services.release(message_id=int(object_id), by=operator(request))
+        if released.execution == Message.Execution.DUE:
+            return "Released. It starts its work now."
+        return "Released: it can be read. It starts no work."
 
     def pages(self) -> list[URLPattern]:
         """The frame with its HTML, its parts, its raw source."""
@@ -135,7 +137,7 @@ class MessageAdmin(PageAdmin):
             "reading": reading,
             "raw_excerpt": reading.raw_excerpt if readable else "",
             "why_not": _why_not(row),
-            "can_release": row.verdict == Verdict.HOLD and row.rule == "first-pass",
+            "can_release": row.verdict == Verdict.HOLD and row.released_at is None,
             **_neighbours(row, reading),
         }
 
@@ -174,9 +176,15 @@ def _evidence(evidence: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     notes = ", ".join(evidence.get("notes") or ())
     rows = [
         ("Signing key", evidence.get("signer") or "none", True),
-        ("Signed at", evidence.get("signed_at") or "—", False),
+        ("Signed at", _when(evidence.get("signed_at")), False),
         ("Hash", evidence.get("hash") or "—", False),
         ("GnuPG said", words or "nothing", True),
         ("Provider headers", evidence.get("provider_headers") or "absent", False),
     ]
     return [*rows, ("Notes", notes, False)] if notes else rows
+
+
+def _when(text: Any) -> str:
+    """A stored time for a person, in the operator's zone."""
+    at = parse_datetime(text) if isinstance(text, str) else None
+    return f"{localtime(at):%d %B %Y, %H:%M:%S %Z}" if at else "—"

@@ -340,8 +340,15 @@ def _pipelines(
         started_at=begun,
         finished_at=begun + timedelta(seconds=2.4),
     )
-    _stage(completed, 1, "extract", begun, 0.4, argv=["/usr/bin/jq", "-r", ".data.text"],
-           output="please count the words of the report and tell me.")
+    _stage(
+        completed,
+        1,
+        "extract",
+        begun,
+        0.4,
+        argv=["/usr/bin/jq", "-r", ".data.text"],
+        output="please count the words of the report and tell me.",
+    )
     _stage(completed, 2, "count-words", begun, 0.2, argv=["/usr/bin/wc", "-w"], output="10\n")
     _stage(completed, 3, "reply", begun, 1.1, runner="builtin")
     Outbound.objects.create(
@@ -368,14 +375,27 @@ def _pipelines(
         started_at=now - timedelta(hours=1),
         finished_at=now - timedelta(minutes=58),
     )
-    _stage(interrupted, 1, "publish", now - timedelta(hours=1), 12, status="interrupted",
-           argv=["/usr/bin/cp", "report.txt", "/srv/public/"], error="The worker died.", exit_code=None)
+    _stage(
+        interrupted,
+        1,
+        "publish",
+        now - timedelta(hours=1),
+        12,
+        status="interrupted",
+        argv=["/usr/bin/cp", "report.txt", "/srv/public/"],
+        error="The worker died.",
+        exit_code=None,
+    )
     _stage(interrupted, 2, "reply", None, 0, status="pending", runner="builtin", exit_code=None)
     return completed, interrupted
 
 
 def _stage(
-    pipeline: Pipeline, position: int, command: str, begun: datetime | None, seconds: float,
+    pipeline: Pipeline,
+    position: int,
+    command: str,
+    begun: datetime | None,
+    seconds: float,
     **values: Any,
 ) -> Stage:
     ended = begun + timedelta(seconds=seconds) if begun else None
@@ -432,7 +452,11 @@ def _held(account: Account, source: Message, now: datetime) -> tuple[Hold, Appro
         message_id="reply-2@agents.example",
         status="held",
     )
-    reference = {"kind": "mail.smtp", "subject_type": "mail.outbound", "subject_id": str(outbound.pk)}
+    reference = {
+        "kind": "mail.smtp",
+        "subject_type": "mail.outbound",
+        "subject_id": str(outbound.pk),
+    }
     origin = {"source_type": "mail.message", "source_id": str(source.pk)}
     held = Hold.objects.create(
         **reference,
@@ -502,12 +526,22 @@ def _events(
 ) -> None:
     work = Subject("pipelines.pipeline", str(pipeline.pk))
     event("mail.received", Subject("mail.message", str(executed.pk)), account="ada-inbox")
-    event("decision.made", Subject("mail.message", str(executed.pk)), verdict="allow",
-          rule="execute-permitted", action="execute")
+    event(
+        "decision.made",
+        Subject("mail.message", str(executed.pk)),
+        verdict="allow",
+        rule="execute-permitted",
+        action="execute",
+    )
     event("pipeline.planned", work, planner="rule:count", commands="extract, count-words")
     event("pipeline.running", work)
     event("pipeline.completed", work)
-    event("decision.made", Subject("mail.message", str(bad.pk)), verdict="hold",
-          rule="trust-too-low", action="execute")
+    event(
+        "decision.made",
+        Subject("mail.message", str(bad.pk)),
+        verdict="hold",
+        rule="trust-too-low",
+        action="execute",
+    )
     event("hold.opened", Subject("approvals.hold", str(held.pk)), reason=held.reason)
     event("effect.unknown", Subject("approvals.effect", str(unknown.pk)), reason=unknown.reason)

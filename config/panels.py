@@ -1,0 +1,63 @@
+"""What upper apps have to say on lower apps' pages: composed here, where all of them are known."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from approvals.models import Hold
+from guards.fronts.console import Panel, PanelSource, register_panel
+from guards.types import Rule
+from mail.models import Message, Outbound
+from pipelines.models import Pipeline
+from pipelines.models import Rule as PlanningRule
+from teams import selectors as teams_selectors
+
+#: How many events of one row its page shows.
+EVENTS_SHOWN = 50
+
+
+def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
+    """The pipeline that a message became, or where the planning rules can be tried on it."""
+    pipeline = Pipeline.objects.filter(message=message).prefetch_related("stages").first()
+    may_execute = message.rule == Rule.EXECUTE_PERMITTED
+    if pipeline is None and not may_execute:
+        return None
+    rule = PlanningRule.objects.values_list("pk", flat=True).first()
+    trial = f"{reverse('admin:pipelines_rule_change', args=[rule])}?message={message.pk}" if rule else ""
+    return Panel("pipelines/message_panel.html", {"pipeline": pipeline, "trial_url": trial})
+
+
+def draft_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
+    """The letter that waits."""
+    if hold.subject_type != "mail.outbound":
+        return None
+    draft = Outbound.objects.select_related("account__identity").filter(pk=hold.subject_id).first()
+    return None if draft is None else Panel("mail/draft_panel.html", {"draft": draft})
+
+
+def events_of(subject_type: str) -> PanelSource:
+    """A source of the panel with a row's own part of the record."""
+
+    def source(request: HttpRequest, row: object) -> Panel | None:
+        key = str(getattr(row, "pk", ""))
+        about = teams_selectors.events_about(subject_type=subject_type, subject_id=key)
+        return Panel("console/events.html", {"events": list(about[:EVENTS_SHOWN])}, last=True)
+
+    return source
+
+
+def register() -> None:
+    """Put every panel onto its page."""
+    register_panel("mail.message", work_of_message)
+    register_panel("approvals.hold", draft_of_hold)
+    for subject_type in (
+        "mail.message",
+        "mail.outbound",
+        "approvals.hold",
+        "approvals.approval",
+        "approvals.effect",
+        "pipelines.pipeline",
+        "pipelines.command",
+    ):
+        register_panel(subject_type, events_of(subject_type))

@@ -1,0 +1,94 @@
+"""Adding and changing an account in the console."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+
+from guards.models import Identity
+from mail.models import Account
+from teams.models import Event
+
+
+@pytest.fixture
+def form(db: None) -> dict[str, object]:
+    ada = Identity.objects.create(handle="ada", name="Ada", email="ada@agents.example")
+    return {
+        "identity": ada.pk,
+        "name": "ada-inbox",
+        "provider": "generic",
+        "poll_interval": "5m",
+        "host": "imap.house.example",
+        "port": 993,
+        "username": "ada",
+        "secret_ref": "env:ADA_PASSWORD",
+        "folder": "INBOX",
+        "smtp_host": "smtp.house.example",
+        "smtp_port": 587,
+        "preserves_mime": "on",
+    }
+
+
+def add(console: Client, form: dict[str, object]):
+    return console.post(reverse("admin:mail_account_add"), form)
+
+
+def test_a_good_form_makes_the_account_and_its_event(console: Client, form: dict[str, object]):
+    answer = add(console, form)
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    assert Account.objects.get(name="ada-inbox").secret_ref == "env:ADA_PASSWORD"
+    assert Event.objects.filter(kind="account.added", actor="operator:olga").exists()
+
+
+def test_a_typed_password_goes_into_a_file_and_not_into_the_database(
+    console: Client, form: dict[str, object]
+):
+    answer = add(console, form | {"secret_ref": "", "password": "correct horse"})
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    account = Account.objects.get(name="ada-inbox")
+    assert "correct horse" not in account.secret_ref
+    kept = [path for path in Path(settings.SECRETS_DIR).rglob("*") if path.is_file()]
+    mine = [path for path in kept if "ada-inbox" in path.name]
+    assert mine and stat.S_IMODE(mine[0].stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"secret_ref": ""}, "secret_ref"),
+        ({"port": 0}, "port"),
+        ({"sign_outbound": "on", "preserves_mime": ""}, "sign_outbound"),
+        ({"provider": "proton-bridge"}, "host"),
+    ],
+)
+def test_what_is_wrong_stands_at_its_field(
+    console: Client, form: dict[str, object], change: dict[str, object], field: str
+):
+    answer = add(console, form | change)
+    assert answer.status_code == 200
+    assert field in answer.context["adminform"].form.errors
+    assert not Account.objects.exists()
+
+
+def test_a_change_raises_the_revision(console: Client, form: dict[str, object]):
+    add(console, form)
+    account = Account.objects.get()
+    url = reverse("admin:mail_account_change", args=[account.pk])
+    answer = console.post(url, form | {"host": "other.house.example"})
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    changed = Account.objects.get()
+    assert (changed.host, changed.revision) == ("other.house.example", account.revision + 1)
+
+
+def test_an_account_is_switched_off_and_on(console: Client, form: dict[str, object]):
+    add(console, form)
+    account = Account.objects.get()
+    console.post(reverse("admin:mail_account_disable", args=[account.pk]))
+    assert Account.objects.get().state == "disabled"
+    console.post(reverse("admin:mail_account_enable", args=[account.pk]))
+    assert Account.objects.get().state == "new"

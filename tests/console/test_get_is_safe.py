@@ -1,0 +1,74 @@
+"""Invariant 21: a GET of anything in the console changes nothing, and acts refuse it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from guards.fronts.console import ConsoleAdmin
+from tests.console.sample import Sample
+
+HOUSE = ("guards", "approvals", "teams", "mail", "pipelines")
+
+
+def state_of_the_house() -> str:
+    """A digest over every row of every table of ours."""
+    total = hashlib.sha256()
+    for label in HOUSE:
+        for model in apps.get_app_config(label).get_models():
+            rows = model._default_manager.order_by("pk").values_list()
+            for row in rows.iterator():
+                values = [bytes(v) if isinstance(v, memoryview) else v for v in row]
+                total.update(f"{model._meta.label}{values!r}".encode())
+    return total.hexdigest()
+
+
+def pages() -> Iterator[str]:
+    """The list, the add form and three rows' pages of every registered model."""
+    yield reverse("admin:index")
+    for model in admin.site._registry:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        yield reverse(f"{name}_changelist")
+        for row in model._default_manager.order_by("pk")[:3]:
+            yield reverse(f"{name}_change", args=[row.pk])
+
+
+def acts() -> Iterator[str]:
+    """Every button of every model, on one of its rows (or on none)."""
+    for model, model_admin in admin.site._registry.items():
+        if not isinstance(model_admin, ConsoleAdmin):
+            continue
+        row = model._default_manager.first()
+        for word in model_admin.acts():
+            yield reverse(model_admin._name(word), args=[row.pk if row else "1"])
+
+
+def test_no_page_changes_anything(console: Client, sample: Sample):
+    before = state_of_the_house()
+    for url in pages():
+        answer = console.get(url)
+        assert answer.status_code in (200, 302), url
+        assert console.head(url).status_code in (200, 302), url
+    assert state_of_the_house() == before
+
+
+@pytest.mark.parametrize("method", ["get", "head"])
+def test_every_act_refuses_to_be_looked_at(console: Client, sample: Sample, method: str):
+    before = state_of_the_house()
+    found = list(acts())
+    assert len(found) > 10
+    for url in found:
+        assert getattr(console, method)(url).status_code == 405, url
+    assert state_of_the_house() == before
+
+
+def test_the_measure_itself_sees_a_change(console: Client, sample: Sample):
+    before = state_of_the_house()
+    console.post(reverse("admin:mail_message_reveal", args=[sample.stranger.pk]))
+    assert state_of_the_house() != before

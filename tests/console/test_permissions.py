@@ -1,0 +1,64 @@
+"""Who gets in, and who may press what."""
+
+from __future__ import annotations
+
+from django.test import Client
+from django.urls import reverse
+
+from guards.models import Decision
+from mail.models import Message
+from tests.console.sample import Sample
+from tests.console.test_get_is_safe import acts, pages, state_of_the_house
+
+
+def test_somebody_unknown_is_sent_to_the_login(client: Client, sample: Sample):
+    for url in [*pages(), *acts()]:
+        answer = client.get(url)
+        assert answer.status_code == 302, url
+        assert answer["Location"].startswith(reverse("admin:login")), url
+
+
+def test_somebody_unknown_changes_nothing_by_posting(client: Client, sample: Sample):
+    before = state_of_the_house()
+    for url in acts():
+        answer = client.post(url)
+        assert answer.status_code == 302, url
+        assert answer["Location"].startswith(reverse("admin:login")), url
+    assert state_of_the_house() == before
+
+
+def test_an_onlooker_sees_pages_and_presses_nothing(onlooker: Client, sample: Sample):
+    page = onlooker.get(reverse("admin:mail_message_change", args=[sample.stranger.pk]))
+    assert page.status_code == 200
+    assert reverse("admin:mail_message_reveal", args=[sample.stranger.pk]) not in str(page.content)
+    before = state_of_the_house()
+    for url in acts():
+        assert onlooker.post(url).status_code == 403, url
+    assert state_of_the_house() == before
+
+
+def test_an_act_without_its_token_is_refused(operator, sample: Sample):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(operator)
+    url = reverse("admin:mail_message_reveal", args=[sample.stranger.pk])
+    assert client.post(url).status_code == 403
+    assert Message.objects.get(pk=sample.stranger.pk).revealed_at is None
+
+
+def test_revealing_is_a_decision_of_the_operator(console: Client, sample: Sample):
+    console.post(reverse("admin:mail_message_reveal", args=[sample.stranger.pk]))
+    decision = Decision.objects.filter(subject_id=str(sample.stranger.pk)).first()
+    assert decision is not None
+    assert (decision.action, decision.asker) == ("reveal", "operator:olga")
+
+
+def test_rows_cannot_be_written_through_the_admin_itself(console: Client, sample: Sample):
+    before = state_of_the_house()
+    url = reverse("admin:mail_message_change", args=[sample.stranger.pk])
+    assert console.post(url, {"subject": "changed"}).status_code == 405
+    for name in ("mail_message_delete", "approvals_effect_delete", "teams_event_delete"):
+        row = {"m": sample.stranger.pk, "a": sample.unknown.pk, "t": 1}[name[0]]
+        assert (
+            console.post(reverse(f"admin:{name}", args=[row]), {"post": "yes"}).status_code == 403
+        )
+    assert state_of_the_house() == before
