@@ -25,10 +25,7 @@ _KEY_TAGS = frozenset({_SIGNATURE_TAG, _PRIMARY_TAG, 10, 12, 13, _SUBKEY_TAG, 17
 _NOTES = frozenset({10, 12})
 _MAX_PACKETS = 4096
 
-_ARMOR = re.compile(
-    rb"^-----BEGIN (PGP [A-Z ]{3,30})-----[ \t]*\r?\n(.*?)^-----END \1-----",
-    re.DOTALL | re.MULTILINE,
-)
+_ARMOR_EDGE = re.compile(rb"-----(BEGIN|END) PGP [A-Z ]{3,30}-----")
 
 
 class MalformedPackets(ValueError):
@@ -57,20 +54,31 @@ class SignatureFacts:
 def dearmor(content: bytes) -> bytes:
     """The binary packets of armoured or binary `content`; several armoured blocks are joined.
 
-    MalformedPackets for armour that does not decode. The checksum is not looked at (RFC 9580 §6.1).
+    One pass over the lines, whatever they are. MalformedPackets for armour that does not decode.
+    The checksum is not looked at (RFC 9580 §6.1).
     """
     if content[:1] and content[0] & 0x80:
         return content
-    return b"".join(_decode_block(match.group(2)) for match in _ARMOR.finditer(content))
+    binary: list[bytes] = []
+    block: list[bytes] | None = None
+    for line in content.splitlines():
+        edge = _ARMOR_EDGE.fullmatch(line.rstrip())
+        if edge is None:
+            if block is not None:
+                block.append(line.strip())
+        elif edge.group(1) == b"BEGIN":
+            block = []
+        elif block is not None:
+            binary.append(_decode_block(block))
+            block = None
+    return b"".join(binary)
 
 
-def _decode_block(block: bytes) -> bytes:
-    lines = [line.strip() for line in block.splitlines()]
-    if b"" in lines:
-        lines = lines[lines.index(b"") + 1 :]
-    encoded = b"".join(line for line in lines if not line.startswith(b"="))
+def _decode_block(lines: list[bytes]) -> bytes:
+    """The bytes of one armoured block: after its headers and the empty line, without checksum."""
+    body = lines[lines.index(b"") + 1 :] if b"" in lines else lines
     try:
-        return base64.b64decode(encoded, validate=True)
+        return base64.b64decode(b"".join(line for line in body if line[:1] != b"="), validate=True)
     except binascii.Error as error:
         raise MalformedPackets("the armour does not decode") from error
 

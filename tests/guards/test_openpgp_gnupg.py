@@ -18,6 +18,7 @@ from guards.openpgp import SignatureOutcome, SignatureReport, read_key, standby
 from guards.openpgp.gnupg import GnuPGVerifier, choose_pins
 from guards.openpgp.packets import (
     MalformedPackets,
+    dearmor,
     key_fingerprints,
     read_signatures,
     split_packets,
@@ -344,3 +345,34 @@ def test_a_keys_own_notes_about_what_was_checked_are_not_believed(keys: Keys) ->
         report = GnuPGVerifier().verify(signed=PAYLOAD, signature=signature, pins=[pin], now=now)
         assert report.outcome is SignatureOutcome.BAD_SIGNATURE
     assert b"\xcc\x02\x00\x03" not in read_key(forged).binary
+
+
+def _in_new_format(packets: bytes) -> bytes:
+    """The same packets with the headers that other programs write (RFC 9580 §4.2.1)."""
+    written = b""
+    for tag, body, _ in split_packets(packets):
+        written += bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body
+    return written
+
+
+def test_keys_and_signatures_of_other_programs_count_too(keys: Keys, signature: bytes) -> None:
+    pin = replace(pin_for(keys.alice), public_key=_in_new_format(keys.alice.public))
+    renewed = _in_new_format(dearmor(signature))
+    for now in (None, SESSION_START + timedelta(minutes=4)):
+        report = GnuPGVerifier().verify(signed=PAYLOAD, signature=renewed, pins=[pin], now=now)
+        assert report.outcome is SignatureOutcome.GOOD
+    assert read_key(pin.public_key).fingerprint == keys.alice.fingerprint
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b" \r\n"])
+def test_armour_is_read_with_any_line_ends_headers_and_text_around(
+    signature: bytes, ends: bytes
+) -> None:
+    lines = signature.splitlines()
+    lines.insert(1, b"Comment: made by hand")
+    dressed = b"before" + ends + ends.join(lines) + ends + b"after" + ends
+    assert dearmor(dressed) == dearmor(signature)
+    assert dearmor(dressed.replace(b"-----END", b"-----FIN")) == b""
+    assert dearmor(b"-----BEGIN PGP SIGNATURE-----\n" * 30_000) == b""
+    with pytest.raises(MalformedPackets):
+        dearmor(signature.replace(b"iH", b"i!"))
