@@ -39,6 +39,8 @@ class FeedConsumer(AsyncWebsocketConsumer):
     `window.LIMIT` frames are unacknowledged: then nothing follows until the client has caught up.
     """
 
+    ping_seconds = PING_SECONDS
+
     async def connect(self) -> None:
         """Admit the reader, accept, and start sending from its cursor."""
         self._sender: asyncio.Task[None] | None = None
@@ -91,7 +93,7 @@ class FeedConsumer(AsyncWebsocketConsumer):
     async def _keep_sending(self) -> None:
         """The one task that sends: what is new when woken, a ping and a second look in time."""
         loop = asyncio.get_running_loop()
-        look_again = loop.time() + PING_SECONDS
+        look_again = loop.time() + self.ping_seconds
         try:
             while True:
                 try:
@@ -100,7 +102,7 @@ class FeedConsumer(AsyncWebsocketConsumer):
                 except TimeoutError:
                     await self._look_again()
                     await self.send(text_data=frames.PING)
-                    look_again = loop.time() + PING_SECONDS
+                    look_again = loop.time() + self.ping_seconds
                     continue
                 self._wake.clear()
                 await self._send_new()

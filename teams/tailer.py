@@ -53,6 +53,7 @@ class Tailer:
     _lock: Lock = field(default_factory=Lock)
     _subscriptions: set[Subscription] = field(default_factory=set)
     _thread: Thread | None = None
+    _ending: list[Thread] = field(default_factory=list)
     _stop: Flag = field(default_factory=Flag)
     _recent: tuple[EventFrame, ...] = ()
 
@@ -62,6 +63,7 @@ class Tailer:
         with self._lock:
             self._subscriptions.add(subscription)
             if self._thread is None:
+                self._ending = [thread for thread in self._ending if thread.is_alive()]
                 self._stop = Flag()
                 self._thread = Thread(
                     target=self._run, args=(self._stop,), name="event-tailer", daemon=True
@@ -69,15 +71,20 @@ class Tailer:
                 self._thread.start()
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> Thread | None:
-        """Stop calling. Returns the thread that ends because nobody listens any more."""
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop calling. The thread ends when nobody listens any more; `join` waits for that."""
         with self._lock:
             self._subscriptions.discard(subscription)
             if self._subscriptions or self._thread is None:
-                return None
-            thread, self._thread, self._recent = self._thread, None, ()
+                return
+            self._ending.append(self._thread)
+            self._thread, self._recent = None, ()
             self._stop.set()
-            return thread
+
+    def join(self) -> None:
+        """Wait until every thread that nobody listens to has let go of its database connection."""
+        while self._ending:
+            self._ending.pop().join()
 
     def recent(self, after: int, limit: int) -> Sequence[EventFrame] | None:
         """The next encoded events after one; None when they are not (or no longer) kept here."""

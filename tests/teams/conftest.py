@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -22,17 +23,30 @@ def installation_key() -> None:
 
 @pytest.fixture
 def fill() -> Fill:
-    """Append events, one unit of work each: `fill(5, project="apollo")`."""
+    """Append events, one unit of work each: `fill(5, project="apollo")`.
 
-    def append(number: int, *, project: str = "", kind: str = "project.changed") -> None:
-        for index in range(number):
-            with unit_of_work():
-                append_event(
-                    kind=kind,
-                    subject=Subject("teams.project", f"p{index}"),
-                    actor="operator:ada",
-                    project=project,
-                    facts={"slug": f"p{index}", "umlaut": "Grüße", "n": index},
-                )
+    `at_once` makes them all one unit of work.
+    """
+
+    def note(index: int, project: str, kind: str) -> None:
+        append_event(
+            kind=kind,
+            subject=Subject("teams.project", f"p{index}"),
+            actor="operator:ada",
+            project=project,
+            facts={"slug": f"p{index}", "umlaut": "Grüße", "n": index},
+        )
+
+    def append(
+        number: int,
+        *,
+        project: str = "",
+        kind: str = "project.changed",
+        at_once: bool = False,
+    ) -> None:
+        with unit_of_work() if at_once else nullcontext():
+            for index in range(number):
+                with unit_of_work():
+                    note(index, project, kind)
 
     return append
