@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
-.PHONY: help setup run test check bench lock soak
+.PHONY: help setup run test check bench docs lock soak
 
 help:
 	@echo "make run     web, worker, watcher and a demo mail server in the foreground"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   linters, types, layers, migrations, templates, documents"
 	@echo "make bench   the speed figures, each against its floor"
 	@echo "make soak    the long proofs"
+	@echo "make docs    write the generated pages under docs/"
 	@echo "make lock    compile requirements/*.in into hash-pinned locks"
 
 $(STAMP): requirements/check.txt
@@ -33,6 +34,9 @@ check: setup
 
 bench: setup
 	$(PY) -m bench
+
+docs: setup
+	$(PY) -m tests.documents
 
 soak: setup
 	$(PY) -m pytest -m soak --timeout=3600

@@ -1,4 +1,4 @@
-"""Countersign's settings: read from the environment and `.env`, each documented where it is read."""
+"""Countersign's settings: read from the environment and `.env`, documented where they are read."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Queue ----------------------------------------------------------------------------------------
 
-# redis://… moves the queue and the channel layer to Redis; empty keeps both in the database/process.
+# redis://… moves queue and channel layer to Redis; empty keeps them in the database and the process.
 REDIS_URL = env.str("REDIS_URL", default="")
 
 # How many pipelines run at the same time. 1 is serial.
@@ -212,9 +212,10 @@ WHITENOISE_USE_FINDERS = True
 
 # --- Trust and keys -------------------------------------------------------------------------------
 
-# Who signs commands: 40 hex digits, or a handle that ethos files resolve. Never both, never in the
-# database. Neither: no command runs, quietly.
+# Who signs commands: the 40 hex digits of the owner's primary key. Never in the database. Without this
+# and OWNER_HANDLE no command runs, quietly.
 OWNER_FINGERPRINT = env.str("OWNER_FINGERPRINT", default="")
+# Who signs commands, as a handle that ethos files resolve. Never beside OWNER_FINGERPRINT.
 OWNER_HANDLE = env.str("OWNER_HANDLE", default="")
 # The file with the owner's public key.
 OWNER_KEY_FILE = env.str("OWNER_KEY_FILE", default="")
@@ -242,10 +243,11 @@ ALLOWED_BINARIES = env.list("ALLOWED_BINARIES", default=["/usr/bin", "/bin"])
 MAIL_MAX_BYTES = env.int("MAIL_MAX_BYTES", default=25 * 1024 * 1024)
 # Plaintext IMAP and SMTP to a loopback test server. Never elsewhere.
 MAIL_ALLOW_PLAINTEXT_LOOPBACK = env.bool("MAIL_ALLOW_PLAINTEXT_LOOPBACK", default=False)
-# Automatic replies: at most this many per sender and day, and per identity and hour.
+# Automatic replies: at most this many to one sender a day.
 AUTO_REPLIES_PER_SENDER_PER_DAY = env.int("AUTO_REPLIES_PER_SENDER_PER_DAY", default=1)
 # Senders that change their address with every mail share a domain: at most this many a day to one.
 AUTO_REPLIES_PER_DOMAIN_PER_DAY = env.int("AUTO_REPLIES_PER_DOMAIN_PER_DAY", default=5)
+# Automatic replies: at most this many from one identity an hour; the rest waits its turn.
 AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int("AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10)
 
 # How long an approval stays valid after *open for review*, in seconds (ADR-016).
@@ -310,6 +312,7 @@ USE_TZ = True
 
 # `console` for people, `json` for machines. Logs go to standard error.
 LOG_FORMAT = env.str("LOG_FORMAT", default="console")
+# DEBUG, INFO, WARNING or ERROR.
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 
 from config.logging import configure as _configure_logging  # noqa: E402

@@ -1,0 +1,106 @@
+"""docs/names.md: every state, rule, reason, event, error and scope, as code and API name them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from enum import EnumMeta
+
+from django.apps import apps
+from django.db.models import TextChoices
+
+from guards import registry as guards_registry
+from guards import types as guards_types
+from guards.exceptions import CountersignError
+from teams import registry as teams_registry
+
+_HEAD = """# Names
+
+States, rules, reasons, events and errors are stable strings: stored, shown, and given by the API.
+This page is generated from the code by `make docs`.
+"""
+
+_CLOSED_LISTS = ("TrustLevel", "TrustReason", "Action", "Verdict", "Rule", "ProviderHeaders")
+_APPS = ("guards", "approvals", "teams", "mail", "pipelines")
+
+
+def page() -> str:
+    """The page as it should be."""
+    _import_everything()
+    parts = [_HEAD, "## Closed lists of guards\n", _closed_lists()]
+    parts += ["## States\n", _states(), "## Events\n", _events()]
+    parts += ["## Errors\n", _errors(), "## Scopes of API tokens\n", _scopes()]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _import_everything() -> None:
+    """An error counts where it is defined, whether or not anybody imported its module yet."""
+    for app in _APPS:
+        package = importlib.import_module(app)
+        for module in pkgutil.walk_packages(package.__path__, f"{app}."):
+            importlib.import_module(module.name)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(_cell(c) for c in line)} |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(str(text).split()).replace("|", "/")
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().split("\n\n")[0]
+
+
+def _closed_lists() -> str:
+    rows = []
+    for name in _CLOSED_LISTS:
+        kind: EnumMeta = getattr(guards_types, name)
+        rows.append((name, _first_line(kind), ", ".join(f"`{m.value}`" for m in kind)))
+    return _table(("list", "what it says", "names"), rows)
+
+
+def _states() -> str:
+    return _table(("model", "list", "names"), sorted(_choices()))
+
+
+def _choices() -> Iterator[tuple[str, str, str]]:
+    for model in apps.get_models():
+        if model._meta.app_label not in _APPS:
+            continue
+        for name, kind in vars(model).items():
+            if isinstance(kind, type) and issubclass(kind, TextChoices):
+                names = ", ".join(f"`{value}`" for value in kind.values)
+                yield model._meta.label, name, names
+
+
+def _events() -> str:
+    kinds = teams_registry.event_kinds()
+    return _table(("kind", "app", "meaning"), ((f"`{k.name}`", k.app, k.meaning) for k in kinds))
+
+
+def _errors() -> str:
+    rows = {
+        (kind.code, str(kind.status), "yes" if kind.permanent else "no", _first_line(kind))
+        for kind in _all_errors(CountersignError)
+    }
+    return _table(
+        ("code", "HTTP", "permanent", "sentence"),
+        ((f"`{code}`", *rest) for code, *rest in sorted(rows)),
+    )
+
+
+def _all_errors(kind: type[CountersignError]) -> Iterator[type[CountersignError]]:
+    if kind.__module__.split(".")[0] in _APPS and not kind.__name__.startswith("_"):
+        yield kind
+    for below in kind.__subclasses__():
+        yield from _all_errors(below)
+
+
+def _scopes() -> str:
+    rows = sorted(guards_registry.scopes().items())
+    return _table(("scope", "what it opens"), ((f"`{name}`", text) for name, text in rows))
