@@ -24,7 +24,7 @@ def normalise(text: str, *, field: str = "address") -> str:
         raise InvalidInput("an address is needed", field=field)
     if len(address) > MAX_LENGTH:
         raise InvalidInput(f"an address has at most {MAX_LENGTH} characters", field=field)
-    if _FORBIDDEN.search(address):
+    if _FORBIDDEN.search(address) or not address.isprintable():
         raise InvalidInput(
             f"{address!r} is not one plain address: write name@domain, without a name or brackets",
             field=field,

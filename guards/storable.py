@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from guards.exceptions import InvalidInput
+
 
 def text(value: str, *, length: int | None = None) -> str:
     """The text with what cannot be stored replaced, cut to `length` characters."""
     cleaned = value.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return cleaned.encode("utf-8", "replace").decode("utf-8")[:length]
+
+
+def line(value: str, *, field: str, most: int) -> str:
+    """A name or label as a person typed it; InvalidInput for one that is too long or has breaks."""
+    typed = value.strip()
+    if len(typed) > most:
+        raise InvalidInput(f"{field} has at most {most} characters", field=field)
+    if not typed.isprintable():
+        raise InvalidInput(f"{field} is one line of plain text", field=field)
+    return typed
 
 
 def document(value: object) -> object:

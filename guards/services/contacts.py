@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guards import patterns
+from guards import patterns, storable
 from guards.addresses import normalise, normalise_exact
 from guards.exceptions import Conflict, InvalidInput, Refused
 from guards.models import Contact, ContactAlias, Identity
@@ -30,7 +30,7 @@ def add_contact(
     else needs the operator (W11). InvalidInput for an address or pattern that cannot be read,
     Conflict (`address-taken`) for one that is in the book already.
     """
-    wanted = _read_entry(address)
+    wanted, called = _read_entry(address), _read_name(name)
     other_names = [normalise_exact(alias, field="aliases") for alias in aliases]
     rights = dict(grants or {})
     if not by.may_change_rights:
@@ -42,7 +42,10 @@ def add_contact(
         _refuse_taken(wanted)
         with lost_to(_taken(wanted, "address")):
             contact = Contact.objects.create(
-                name=name.strip(), address=wanted, is_pattern=is_pattern, notes=notes
+                name=called,
+                address=wanted,
+                is_pattern=is_pattern,
+                notes=storable.text(notes),
             )
         for alias in other_names:
             _create_alias(contact, alias)
@@ -72,8 +75,8 @@ def update_contact(
             row.address, row.is_pattern = wanted, patterns.is_pattern(wanted)
             if row.is_pattern:
                 _refuse_what_a_pattern_may_not_hold(row)
-        row.name = row.name if name is None else name.strip()
-        row.notes = row.notes if notes is None else notes
+        row.name = row.name if name is None else _read_name(name)
+        row.notes = row.notes if notes is None else storable.text(notes)
         with lost_to(_taken(row.address, "address")):
             row.save()
     return row
@@ -109,6 +112,10 @@ def remove_contact(*, contact: Contact, by: Asker) -> None:
         for permission in contact.permissions.select_related("identity"):
             permissions.write(identity=permission.identity, contact=contact, rwx=NOTHING, by=by)
         contact.delete()
+
+
+def _read_name(text: str) -> str:
+    return storable.line(text, field="name", most=200)
 
 
 def _read_entry(text: str) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from guards import registry
+from guards import registry, storable
 from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated
 from guards.models import ApiToken, Identity
 from guards.services.authority import require_operator
@@ -41,17 +41,19 @@ def mint(
     """
     require_operator(by=by, act="mint a token")
     wanted = sorted(set(scopes))
-    _check(label, wanted, expires_at)
+    named = storable.line(label, field="label", most=200)
+    place = storable.line(project, field="project", most=64)
+    _check(named, wanted, expires_at)
     prefix = _MARK + secrets.token_hex(4)
     secret = f"{prefix}_{secrets.token_urlsafe(32)}"
     with unit_of_work():
         token = ApiToken.objects.create(
             prefix=prefix,
             digest=_digest(secret),
-            label=label.strip(),
+            label=named,
             identity=identity,
             scopes=wanted,
-            project=project,
+            project=place,
             created_by=str(by),
             expires_at=expires_at,
         )
@@ -101,7 +103,7 @@ def require_valid(token: ApiToken) -> None:
 
 
 def _check(label: str, scopes: list[str], expires_at: datetime | None) -> None:
-    if not label.strip():
+    if not label:
         raise InvalidInput("a token needs a label that says who holds it", field="label")
     if not scopes:
         raise InvalidInput("a token needs at least one scope", field="scopes")

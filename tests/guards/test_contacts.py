@@ -52,6 +52,7 @@ def test_it_adds_an_exact_contact_with_aliases_and_rights() -> None:
         "github-actions[bot] <n@example.com>",
         '"Ada" <ada@example.org>',
         "ada@example.org\nbcc: x@y.z",
+        "ada\u202e@example.org",
         "a" * 250 + "@example.org",
     ],
 )
@@ -59,6 +60,18 @@ def test_it_refuses_what_is_not_one_plain_address(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         contacts.add_contact(address=text, by=OPERATOR)
     assert refused.value.field == "address"
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "Ada\nBcc: x@y.z", "Ada\x00"])
+def test_a_name_is_one_line_that_fits(name: str) -> None:
+    contact = ContactFactory()
+    for attempt in (
+        lambda: contacts.add_contact(address="ada@example.org", name=name, by=OPERATOR),
+        lambda: contacts.update_contact(contact=contact, name=name, by=OPERATOR),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            attempt()
+        assert refused.value.field == "name"
 
 
 def test_it_refuses_a_malformed_pattern_when_it_is_entered() -> None:

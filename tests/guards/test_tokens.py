@@ -74,6 +74,9 @@ def test_a_token_of_an_identity_that_is_switched_off_counts_no_longer() -> None:
     ("fields", "field"),
     [
         ({"label": " "}, "label"),
+        ({"label": "x" * 201}, "label"),
+        ({"label": "two\nlines"}, "label"),
+        ({"project": "x" * 65}, "project"),
         ({"scopes": []}, "scopes"),
         ({"scopes": ["everything"]}, "scopes"),
         ({"expires_at": timezone.now() - timedelta(days=1)}, "expires_at"),
