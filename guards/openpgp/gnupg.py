@@ -80,6 +80,8 @@ class GnuPGVerifier:
             done = self._run(without_trust(pin.public_key), facts.packet, signed, now)
         except OpenPGPUnavailable as error:
             return _unavailable(facts, error.detail)
+        except OSError as error:  # no descriptors or no memory left
+            return _unavailable(facts, f"the system refused: {error.strerror}")
         if done.exit_code < 0 or (done.exit_code and not done.status):
             return _unavailable(facts, f"GnuPG failed with exit code {done.exit_code}")
         report = judge_status(

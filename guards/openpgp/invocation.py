@@ -1,8 +1,8 @@
 """One bounded run of a GnuPG program, on files that have no name.
 
-Keyring, signature, text and status output travel as anonymous files in memory (`memfd`, where the
-system has it), reached as /dev/fd/N: there is no temporary home to fill, to leak, to clean up, or
-to survive a kill, and no socket path to be too long (DES-003).
+Keyring, signature, text and status output travel as anonymous files in memory (`memfd`), reached as
+/dev/fd/N: there is no temporary home to fill, to leak, to clean up, or to survive a kill, and no
+socket path to be too long (DES-003). Systems without memfd get private temporary files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from guards.process.waiting import wait_for_exit
 NOWHERE = "/nonexistent"
 
 _ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": NOWHERE}
-_MAX_STATUS_BYTES = 1_000_000
+_MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,27 @@ class Invocation:
     exit_code: int
     status: bytes
     output: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFile:
+    """A file that we and one GnuPG process share: our descriptor, which it inherits, and a path."""
+
+    descriptor: int
+    path: str
+
+    def write(self, content: bytes) -> None:
+        """Put `content` at its beginning, where whoever opens the path reads."""
+        written = 0
+        while written < len(content):
+            written += os.pwrite(self.descriptor, memoryview(content)[written:], written)
+
+    def read(self) -> bytes:
+        """What a program wrote; OpenPGPUnavailable when that is more than anything sane."""
+        size = os.fstat(self.descriptor).st_size
+        if size > _MAX_OUTPUT_BYTES:
+            raise OpenPGPUnavailable(f"GnuPG wrote {size} bytes")
+        return os.pread(self.descriptor, size, 0)
 
 
 @lru_cache(maxsize=8)
@@ -66,45 +87,41 @@ def invoke(
     """
     path = find_program(program)
     with ExitStack() as stack:
-        descriptors = {name: open_file(stack, content) for name, content in files.items()}
-        descriptors["status"] = open_file(stack)
+        shared = {name: open_file(stack, content) for name, content in files.items()}
+        shared["status"] = open_file(stack)
         output = open_file(stack)
-        child = start([path, *arguments], descriptors, stdout=output, environment=environment or {})
+        child = start(
+            [path, *arguments], shared, stdout=output.descriptor, environment=environment or {}
+        )
         exit_code = finish(child, program, timeout)
-        return Invocation(exit_code, read_file(descriptors["status"]), read_file(output))
+        return Invocation(exit_code, shared["status"].read(), output.read())
 
 
-def open_file(stack: ExitStack, content: bytes = b"") -> int:
-    """An anonymous file with this content, closed with the stack."""
+def open_file(stack: ExitStack, content: bytes = b"") -> GatewayFile:
+    """A new file with this content, gone with the stack."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("countersign")
         stack.callback(os.close, descriptor)
+        made = GatewayFile(descriptor, f"/dev/fd/{descriptor}")
     else:
-        file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-        descriptor = file.fileno()
-    write_file(descriptor, content)
-    return descriptor
+        file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="cs-"))  # noqa: SIM115
+        made = GatewayFile(file.fileno(), file.name)
+    made.write(content)
+    return made
 
 
-def write_file(descriptor: int, content: bytes) -> None:
-    """Put `content` into an anonymous file; whoever opens /dev/fd/N reads from its beginning."""
-    written = 0
-    while written < len(content):
-        written += os.pwrite(descriptor, memoryview(content)[written:], written)
-
-
-def _fill(argument: str, descriptors: Mapping[str, int]) -> str:
-    for name, descriptor in descriptors.items():
+def _fill(argument: str, files: Mapping[str, GatewayFile]) -> str:
+    for name, file in files.items():
         if argument == f"{{{name}}}":
-            return f"/dev/fd/{descriptor}"
+            return file.path
         if argument == f"{{{name}:fd}}":
-            return str(descriptor)
+            return str(file.descriptor)
     return argument
 
 
 def start(
     argv: Sequence[str],
-    descriptors: Mapping[str, int],
+    files: Mapping[str, GatewayFile],
     *,
     stdin: int = subprocess.DEVNULL,
     stdout: int = subprocess.DEVNULL,
@@ -113,11 +130,11 @@ def start(
     """Start GnuPG in a session of its own, with these files and nothing else of ours."""
     try:
         return subprocess.Popen(
-            [_fill(argument, descriptors) for argument in argv],
+            [_fill(argument, files) for argument in argv],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.DEVNULL,
-            pass_fds=tuple(descriptors.values()),
+            pass_fds=tuple(file.descriptor for file in files.values()),
             env={**_ENVIRONMENT, **environment},
             start_new_session=True,
             bufsize=0,
@@ -137,9 +154,3 @@ def finish(child: subprocess.Popen[bytes], program: str, timeout: float) -> int:
     if not ended:
         raise OpenPGPUnavailable(f"{program} did not end within {timeout:g} seconds")
     return child.returncode
-
-
-def read_file(descriptor: int) -> bytes:
-    """What a program wrote into an anonymous file."""
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, min(size, _MAX_STATUS_BYTES), 0)

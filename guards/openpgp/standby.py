@@ -22,9 +22,7 @@ from guards.openpgp.invocation import (
     find_program,
     finish,
     open_file,
-    read_file,
     start,
-    write_file,
 )
 from guards.process.waiting import exit_code_of
 
@@ -39,20 +37,18 @@ class _Prepared:
 
     def __init__(self, program: str) -> None:
         self.program = program
-        self._files = ExitStack()
+        self._stack = ExitStack()
         self._born = time.monotonic()
         try:
-            self._descriptors = {
-                name: open_file(self._files) for name in ("status", "keyring", "signed")
-            }
+            self._files = {name: open_file(self._stack) for name in ("status", "keyring", "signed")}
             self._child = start(
                 [program, *_ARGUMENTS],
-                self._descriptors,
+                self._files,
                 stdin=subprocess.PIPE,
                 environment={},
             )
         except BaseException:
-            self._files.close()
+            self._stack.close()
             raise
         if self._child.stdin is None:
             raise OpenPGPUnavailable("gpgv was started without an input")
@@ -65,8 +61,8 @@ class _Prepared:
 
     def serve(self, keyring: bytes, signature: bytes, signed: bytes) -> None:
         """Let it begin: the signature comes last, since it waits for nothing else."""
-        write_file(self._descriptors["keyring"], keyring)
-        write_file(self._descriptors["signed"], signed)
+        self._files["keyring"].write(keyring)
+        self._files["signed"].write(signed)
         with suppress(BrokenPipeError):  # its exit code and its silence will tell
             self._input.write(signature)
         with suppress(BrokenPipeError):
@@ -74,19 +70,19 @@ class _Prepared:
 
     def finish(self, timeout: float) -> Invocation:
         """Its end; OpenPGPUnavailable when that does not come in time."""
-        with self._files:
+        with self._stack:
             exit_code = finish(self._child, "gpgv", timeout)
-            return Invocation(exit_code, read_file(self._descriptors["status"]), b"")
+            return Invocation(exit_code, self._files["status"].read(), b"")
 
     def discard(self) -> None:
         """End it, and whatever it started, unused."""
-        with self._files, suppress(OpenPGPUnavailable):
+        with self._stack, suppress(OpenPGPUnavailable):
             self._input.close()
             finish(self._child, "gpgv", 0)
 
     def forget(self) -> None:
         """In a forked process: it is our parent's, so only our copies of its files are closed."""
-        self._files.close()
+        self._stack.close()
         self._input.close()
         self._child.returncode = 0
 

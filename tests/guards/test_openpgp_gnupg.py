@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -376,3 +377,40 @@ def test_armour_is_read_with_any_line_ends_headers_and_text_around(
     assert dearmor(b"-----BEGIN PGP SIGNATURE-----\n" * 30_000) == b""
     with pytest.raises(MalformedPackets):
         dearmor(signature.replace(b"iH", b"i!"))
+
+
+def test_systems_without_memory_files_and_pidfds_verify_as_well(
+    keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby.release()
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delattr(os, "pidfd_open")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for now in (None, None, SESSION_START + timedelta(minutes=4)):
+        assert _verify(keys, signature, "alice", now=now).outcome is SignatureOutcome.GOOD
+    assert _verify(keys, signature, "alice", signed=b"x").outcome.value == "bad-signature"
+    standby.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_descriptor_is_left_open_by_verifying(keys: Keys, signature: bytes) -> None:
+    _verify(keys, signature, "alice")
+    _verify(keys, signature, "alice")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for now in (None, SESSION_START + timedelta(minutes=4)):
+        _verify(keys, signature, "alice", now=now)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_system_without_descriptors_left_is_unavailable_not_an_error(
+    keys: Keys, signature: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby.release()
+
+    def refuse(name: str) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    report = _verify(keys, signature, "alice")
+    assert report.outcome is SignatureOutcome.VERIFIER_UNAVAILABLE
+    assert "Too many open files" in report.detail

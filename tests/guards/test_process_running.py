@@ -251,3 +251,15 @@ def test_what_a_killed_parents_child_left_can_be_ended_by_its_reference(tmp_path
     _assert_gone(int(pids.read_text()))
     assert not process.end_group(reference)
     assert not process.end_group(other)
+
+
+def test_systems_without_pidfds_run_children_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    monkeypatch.setattr("guards.process.session._LOOK_SECONDS", 0.02)
+    assert _shell("cat; exit 3", stdin=b"x").exit_code == 3
+    assert _shell("exec >&- 2>&-; sleep 0.2; exit 4").exit_code == 4
+    assert _shell("exec sleep 300", timeout=0.3).timed_out
+    result = process.run_steps([["echo", "a"], ["cat"]], timeout=10)
+    assert (result.stdout, result.exit_code) == (b"a\n", 0)
