@@ -9,7 +9,7 @@ import ctypes
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from django.core.files.base import ContentFile
@@ -22,8 +22,8 @@ _FEW = 8
 
 
 def name_of(sha256: str) -> str:
-    """Where the bytes of that digest lie: two levels keep directories small."""
-    return f"{sha256[:2]}/{sha256[2:4]}/{sha256}"
+    """Where the bytes of that digest lie: 256 directories, as git has them."""
+    return f"{sha256[:2]}/{sha256}"
 
 
 def put_all(raws: Mapping[str, bytes]) -> None:
@@ -56,12 +56,14 @@ def _put_objects(storage: Storage, raws: Mapping[str, bytes]) -> None:
 
 def _put_files(storage: FileSystemStorage, raws: Mapping[str, bytes]) -> None:
     written: list[Path] = []
+    changed: set[Path] = set()
     for sha256, raw in raws.items():
         path = Path(storage.path(name_of(sha256)))
         if not _holds(path, raw):
+            changed |= _make_directory(storage, path.parent)
             _write(storage, path, raw)
             written.append(path)
-    _sync(written)
+    _sync(written, changed)
 
 
 def _holds(path: Path, raw: bytes) -> bool:
@@ -72,11 +74,19 @@ def _holds(path: Path, raw: bytes) -> bool:
         return False
 
 
+def _make_directory(storage: FileSystemStorage, directory: Path) -> set[Path]:
+    """Make it and the root above it where they are missing; the directories to sync for it."""
+    mode = storage.directory_permissions_mode or 0o700
+    changed = {directory}
+    for missing in (directory.parent, directory):
+        if not missing.is_dir():
+            missing.mkdir(mode=mode, parents=True, exist_ok=True)
+            changed.add(missing.parent)
+    return changed
+
+
 def _write(storage: FileSystemStorage, path: Path, raw: bytes) -> None:
     """Write beside the place and rename, so that the name never shows half a message."""
-    mode = storage.directory_permissions_mode or 0o700
-    for directory in (path.parent.parent.parent, path.parent.parent, path.parent):
-        directory.mkdir(mode=mode, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(
         beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, storage.file_permissions_mode or 0o600
@@ -86,13 +96,12 @@ def _write(storage: FileSystemStorage, path: Path, raw: bytes) -> None:
     beside.replace(path)
 
 
-def _sync(written: Sequence[Path]) -> None:
+def _sync(written: Sequence[Path], changed: Iterable[Path]) -> None:
+    """The bytes first, then the names that lead to them."""
     if len(written) > _FEW and _sync_file_system(written[0].parent):
         return
-    for path in written:
+    for path in (*written, *changed):
         _fsync(path)
-    for directory in {parent for path in written for parent in list(path.parents)[:3]}:
-        _fsync(directory)
 
 
 def _sync_file_system(directory: Path) -> bool:

@@ -43,7 +43,8 @@ def poll(*, account_id: int) -> IngestReport:
     lease = leases.acquire(account_id=account_id)
     try:
         with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
-            report = poll_open(account=account, lease=lease, mailbox=mailbox)
+            state = mailbox.select(account.folder)
+            report = poll_open(account=account, lease=lease, mailbox=mailbox, state=state)
         accounts.record_success(account=account)
     except (LeaseHeld, LeaseLost):
         raise
@@ -55,11 +56,15 @@ def poll(*, account_id: int) -> IngestReport:
     return report
 
 
-def poll_open(*, account: Account, lease: Lease, mailbox: Mailbox) -> IngestReport:
-    """One pass over an open mailbox, under a lease that the caller keeps."""
-    one_pass = _Pass(
-        account, lease, mailbox, _enter(account, lease, mailbox.select(account.folder))
-    )
+def poll_open(
+    *, account: Account, lease: Lease, mailbox: Mailbox, state: MailboxState
+) -> IngestReport:
+    """One pass over an open mailbox, under a lease that the caller keeps.
+
+    `state` is what SELECT said when the folder was opened, which may be a while ago: what arrived
+    since is found all the same.
+    """
+    one_pass = _Pass(account, lease, mailbox, _enter(account, lease, state))
     for batch in one_pass.batches():
         one_pass.take(batch)
     one_pass.finish()
@@ -89,10 +94,12 @@ class _Pass:
     entered: _Entered
     report: IngestReport = field(default_factory=IngestReport)
     stuck_at: int | None = None
+    highest: int = 0
 
     def batches(self) -> Iterator[list[tuple[int, int]]]:
         """New UIDs with their sizes, in bites that fit one commit and the memory."""
         uids = self._unplaced(self.mailbox.uids_after(self.entered.last_uid))
+        self.highest = max((self.entered.state.uidnext - 1, *uids[-1:]))
         for start in range(0, len(uids), BATCH_MESSAGES):
             bite = uids[start : start + BATCH_MESSAGES]
             sizes = self.mailbox.sizes(bite)
@@ -138,7 +145,7 @@ class _Pass:
                 expected=self.entered.last_uid,
                 advance_to=advance_to,
                 first_pass_until=self.entered.first_pass_until,
-                completes=self.stuck_at is None and advance_to >= self.entered.state.uidnext - 1,
+                completes=self.stuck_at is None and advance_to >= self.highest,
                 modseq=self.entered.state.modseq,
             ),
             fetched=messages,

@@ -163,25 +163,27 @@ class _Watcher:
         """Poll on connect, then after each wait, while the connection lasts."""
         renewed_at = time.monotonic()
         with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
+            state = mailbox.select(account.folder)
             while not self._waker.is_set:
-                polling.poll_open(account=account, lease=lease, mailbox=mailbox)
+                polling.poll_open(account=account, lease=lease, mailbox=mailbox, state=state)
                 accounts.record_success(account=account)
                 if time.monotonic() - renewed_at > RENEW_SECONDS:
                     leases.renew(lease=lease)
                     renewed_at = time.monotonic()
-                self._wait(account, lease, mailbox)
+                if not self._wait(account, lease, mailbox):
+                    state = mailbox.select(account.folder)
 
-    def _wait(self, account: Account, lease: Lease, mailbox: Mailbox) -> None:
-        """Until the server has news, or it is time to look anyway."""
+    def _wait(self, account: Account, lease: Lease, mailbox: Mailbox) -> bool:
+        """Until the server has news (True), or it is time to look anyway."""
         if "IDLE" in mailbox.capabilities:
-            mailbox.idle(seconds=IDLE_SECONDS, waker=self._waker)
-            return
+            return mailbox.idle(seconds=IDLE_SECONDS, waker=self._waker)
         interval = accounts.interval(account)
         ends_at = time.monotonic() + (interval.total_seconds() if interval else IDLE_SECONDS)
         while not self._waker.is_set and time.monotonic() < ends_at:
             self._waker.wait(min(IDLE_SECONDS, ends_at - time.monotonic()))
             leases.renew(lease=lease)
             mailbox.existing([1])
+        return False
 
     def _failed(self, account: Account | None, error: Exception) -> float:
         log.warning("mail.watch.failed", account=self._account_id, error=str(error)[:300])
