@@ -20,7 +20,7 @@ from guards.models import Identity
 from guards.openpgp import Verifier, packets
 from guards.selectors import ContactBook, ContactEntry
 from guards.types import Pin, Rwx, TrustEvidence
-from mail import assessment, mime
+from mail import admission, assessment, mime
 from mail.assessment import Assessment, Viewpoint
 from mail.types import ParsedMessage, Provider
 
@@ -61,7 +61,7 @@ def build_setting(
     stored_id = known.pk if known else None
     return Setting(
         book=book,
-        viewpoint=_viewpoint(email, known),
+        viewpoint=_viewpoint(email, known, frozenset() if given else _own_addresses()),
         identity_id=_GIVEN if given else stored_id,
         provider=provider,
         loopback=loopback,
@@ -158,17 +158,18 @@ def _moment(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
 
 
-def _viewpoint(email: str | None, known: Identity | None) -> Viewpoint:
+def _viewpoint(email: str | None, known: Identity | None, own: frozenset[str]) -> Viewpoint:
+    """As this identity sees it; `own` are further addresses of ours."""
     if known is not None:
         return Viewpoint(
             identity_id=known.pk,
             email=known.email,
             handle=known.handle,
             binding=known.recipient_binding == Identity.Binding.REQUIRED,
-            own_addresses=frozenset({known.email}),
+            own_addresses=own | {known.email},
         )
-    own = frozenset({email} if email else ())
-    return Viewpoint(None, email, None, email is not None, own)
+    named = frozenset({email} if email else ())
+    return Viewpoint(None, email, None, email is not None, own | named)
 
 
 def _given_book(contacts: Sequence[str], pins: Sequence[str]) -> ContactBook:
@@ -251,6 +252,13 @@ def _stored_book() -> ContactBook:
         return selectors.contact_book() if _has_database() else empty
     except Error:
         return empty
+
+
+def _own_addresses() -> frozenset[str]:
+    try:
+        return admission.own_addresses() if _has_database() else frozenset()
+    except Error:
+        return frozenset()
 
 
 def _not_before() -> datetime | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import lru_cache
 
 #: Codecs of Python that are no charsets of mail, or cost more than linear time.
 _NO_CHARSETS = frozenset(
@@ -48,6 +49,7 @@ def _single_bytes(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_FALLBACK, _single_bytes)
 
 
+@lru_cache(maxsize=512)
 def known(charset: str) -> str | None:
     """The codec's own name (`utf-8`, `iso8859-1`), or None where mail has no such charset."""
     name = charset.strip().strip("\"'").lower()

@@ -23,7 +23,8 @@ class Node:
     """One part: its slice of the raw bytes, its headers, its children in order.
 
     `start`–`end` is the whole part with its headers, `body` where its content begins. `type` is
-    what it is read as, `outside` holds the slices of a multipart that belong to none of its parts.
+    what it is read as, `encoding` its transfer encoding in lower case (empty where none is
+    declared), `outside` holds the slices of a multipart that belong to none of its parts.
     """
 
     path: str
@@ -35,15 +36,10 @@ class Node:
     type: str
     content_type: Parameters
     disposition: Parameters
+    encoding: str = ""
     children: list[Node] = field(default_factory=list)
     outside: list[tuple[int, int]] = field(default_factory=list)
     is_multipart: bool = False
-
-    @property
-    def encoding(self) -> str:
-        """The transfer encoding in lower case; empty where none is declared."""
-        value = self.headers.first("content-transfer-encoding")
-        return parameters.token(parameters.parse(value, set())) if value else ""
 
     @property
     def is_marked_attachment(self) -> bool:
@@ -110,8 +106,18 @@ def _node(
     elif name is None:
         defects.add(Defect.HEADER_BAD_CONTENT_TYPE)
     disposition = parameters.parse(found.first("content-disposition", defects) or b"", defects)
+    encoding = found.first("content-transfer-encoding", defects)
     return Node(
-        path, start, end, body, depth, found, name or "text/plain", content_type, disposition
+        path=path,
+        start=start,
+        end=end,
+        body=body,
+        depth=depth,
+        headers=found,
+        type=name or "text/plain",
+        content_type=content_type,
+        disposition=disposition,
+        encoding=parameters.token(parameters.parse(encoding, set())) if encoding else "",
     )
 
 

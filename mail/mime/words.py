@@ -18,6 +18,8 @@ _BASE64_NOISE = re.compile(r"[^A-Za-z0-9+/]")
 
 def raw_text(value: bytes, defects: Defects) -> str:
     """The bytes of a header as text: UTF-8 (RFC 6532), or one character a byte where it is not."""
+    if value.isascii():
+        return value.decode("ascii")
     text, held = charsets.decode(value, "utf-8")
     if not held:
         defects.add(Defect.HEADER_BAD_CHARSET)
