@@ -79,8 +79,7 @@ def _usual(tag: bytes, command: bytes) -> bytes | None:
     untagged = {
         b"CAPABILITY": b"* CAPABILITY IMAP4rev1 IDLE UIDPLUS\r\n",
         b"EXAMINE": (
-            b"* 3 EXISTS\r\n* OK [UIDVALIDITY 77] ok\r\n* OK [UIDNEXT 4] ok\r\n"
-            b"* FLAGS (\\Seen)\r\n"
+            b"* 3 EXISTS\r\n* OK [UIDVALIDITY 77] ok\r\n* OK [UIDNEXT 4] ok\r\n* FLAGS (\\Seen)\r\n"
         ),
         b"LOGOUT": b"* BYE bye\r\n",
     }.get(verb, b"")
@@ -92,9 +91,14 @@ def _usual(tag: bytes, command: bytes) -> bytes | None:
 def literal(number: int, uid: int, raw: bytes, extra: bytes = b"") -> bytes:
     """A FETCH response with a whole message."""
     return (
-        b'* %d FETCH (UID %d FLAGS () INTERNALDATE "30-Nov-2026 10:00:00 +0100" '
-        b"RFC822.SIZE %d BODY[] {%d}\r\n" % (number, uid, len(raw), len(raw))
-    ) + raw + extra + b")\r\n"
+        (
+            b'* %d FETCH (UID %d FLAGS () INTERNALDATE "30-Nov-2026 10:00:00 +0100" '
+            b"RFC822.SIZE %d BODY[] {%d}\r\n" % (number, uid, len(raw), len(raw))
+        )
+        + raw
+        + extra
+        + b")\r\n"
+    )
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 15.0) -> None:
