@@ -11,10 +11,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Prefetch, QuerySet
 
-from approvals import registry
+from approvals import freezing, registry, sealing
 from approvals.clock import database_now
 from approvals.models import Approval, Effect, Hold
-from approvals.services import artifacts, freezing
 from guards.exceptions import NotFound
 from guards.models import ApiToken, Identity
 from guards.types import Asker
@@ -107,13 +106,13 @@ def preview(approval: Approval) -> dict[str, object]:
 
     SecretUnavailable or ArtifactUnreadable when it cannot be opened: then nothing is approved.
     """
-    shown: dict[str, object] = json.loads(artifacts.unseal(approval.preview))
+    shown: dict[str, object] = json.loads(sealing.unseal(approval.preview))
     return shown
 
 
 def payload(approval: Approval) -> bytes:
     """The exact bytes that would leave, or have left."""
-    return artifacts.unseal(approval.payload)
+    return sealing.unseal(approval.payload)
 
 
 def clock(approval: Approval) -> Clock:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, connection
 
-from approvals import registry, signals
+from approvals import freezing, registry, signals
 from approvals.clock import database_now
 from approvals.exceptions import (
     ApprovalExpired,
@@ -19,7 +19,7 @@ from approvals.exceptions import (
     EffectOutstanding,
 )
 from approvals.models import Approval, Effect, EffectQuerySet, Hold
-from approvals.services import freezing, people, transitions
+from approvals.services import artifacts, people, transitions
 from approvals.types import Request
 from guards import process, queue
 from guards.exceptions import AlreadyDecided, Conflict, InvalidInput, NotFound, Refused
@@ -176,6 +176,7 @@ def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Eff
 
 
 def _create_for_policy(sealed: freezing.SealedRequest, decision: Decision) -> Approval:
+    artifacts.store(*sealed.artifacts())
     now = database_now()
     approval = Approval.objects.create(
         created_at=now,

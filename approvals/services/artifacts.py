@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import Fernet
 from django.conf import settings
 
-from approvals.exceptions import ArtifactUnreadable
 from approvals.models import Artifact
+from approvals.sealing import encrypt, require_key, unseal
 from guards import secrets
-from guards.exceptions import SecretUnavailable
+
+__all__ = ["encrypt", "ensure_key", "require_key", "seal", "store", "unseal"]
 
 
 def seal(content: bytes) -> Artifact:
@@ -21,35 +21,10 @@ def seal(content: bytes) -> Artifact:
     return artifact
 
 
-def encrypt(content: bytes) -> Artifact:
-    """An artifact that is not stored yet: reads the key, so it is made outside any transaction."""
-    return Artifact(
-        ciphertext=_keys().encrypt(content),
-        sha256=sha256(content).hexdigest(),
-        size=len(content),
-    )
-
-
-def unseal(artifact: Artifact) -> bytes:
-    """The plaintext, checked against its digest.
-
-    Outside any transaction. SecretUnavailable without a key, ArtifactUnreadable when no key fits or
-    the bytes are others.
-    """
-    try:
-        content = _keys().decrypt(bytes(artifact.ciphertext))
-    except InvalidToken as error:
-        raise ArtifactUnreadable(
-            f"artifact {artifact.pk} does not open with the keys of ARTIFACT_KEY_REF"
-        ) from error
-    if sha256(content).hexdigest() != artifact.sha256:
-        raise ArtifactUnreadable(f"artifact {artifact.pk} holds other bytes than were sealed")
-    return content
-
-
-def require_key() -> None:
-    """SecretUnavailable unless the artifact key can be read: for checks and `doctor`."""
-    _keys()
+def store(*sealed: Artifact) -> None:
+    """Store what was encrypted outside, inside the transaction that refers to it."""
+    for artifact in sealed:
+        artifact.save(force_insert=True)
 
 
 def ensure_key() -> Path | None:
@@ -58,15 +33,3 @@ def ensure_key() -> Path | None:
     Returns the path when it wrote one. For `make setup` and `up`.
     """
     return secrets.create_file(settings.ARTIFACT_KEY_REF, Fernet.generate_key().decode() + "\n")
-
-
-def _keys() -> MultiFernet:
-    lines = secrets.resolve(settings.ARTIFACT_KEY_REF).reveal().split()
-    if not lines:
-        raise SecretUnavailable("ARTIFACT_KEY_REF names an empty secret")
-    try:
-        return MultiFernet([Fernet(line) for line in lines])
-    except ValueError as error:
-        raise SecretUnavailable(
-            "ARTIFACT_KEY_REF does not hold Fernet keys, one a line, newest first"
-        ) from error

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from django.db.models import F, Q
 
-from approvals import registry, signals
+from approvals import freezing, registry, signals
 from approvals.clock import database_now
 from approvals.exceptions import ContactAlreadyMarked
 from approvals.models import Effect, Observation
 from approvals.registry import ActKind
-from approvals.services import freezing, people, transitions
+from approvals.services import people, transitions
 from approvals.services.details import storable
 from approvals.types import ContactOutcome, ContactResult
 from guards import process, queue

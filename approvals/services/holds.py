@@ -8,11 +8,11 @@ from uuid import UUID
 
 from django.conf import settings
 
-from approvals import registry, signals
+from approvals import freezing, registry, signals
 from approvals.clock import database_now
 from approvals.exceptions import EffectAlreadyExists
 from approvals.models import Approval, Effect, Hold
-from approvals.services import freezing, people, transitions
+from approvals.services import artifacts, people, transitions
 from approvals.types import Request
 from guards.exceptions import AlreadyDecided, InvalidInput, NotFound
 from guards.services.units import unit_of_work
@@ -55,6 +55,7 @@ def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
         if locked.state != Hold.State.WAITING:
             raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")
         _void_open_approvals(locked, drifted="reopened")
+        artifacts.store(*sealed.artifacts())
         now = database_now()
         approval = Approval.objects.create(
             hold=locked,

@@ -10,10 +10,9 @@ from typing import Any
 
 import rfc8785
 
-from approvals import registry
+from approvals import registry, sealing
 from approvals.exceptions import ArtifactUnreadable
 from approvals.models import Approval, Artifact, Effect
-from approvals.services import artifacts
 from approvals.types import Frozen, Request
 from guards.types import Subject
 
@@ -29,10 +28,12 @@ class SealedRequest:
     preview: Artifact
     clear_facts: Mapping[str, object]
 
+    def artifacts(self) -> tuple[Artifact, Artifact, Artifact]:
+        """What has to be stored before an approval may refer to it."""
+        return self.facts, self.payload, self.preview
+
     def columns(self) -> dict[str, Any]:
-        """Store the artifacts and name an approval's columns. Inside the transaction."""
-        for artifact in (self.facts, self.payload, self.preview):
-            artifact.save(force_insert=True)
+        """An approval's columns."""
         return {
             **request_columns(self.request),
             "digest": self.digest,
@@ -50,9 +51,9 @@ def freeze(request: Request) -> SealedRequest:
     return SealedRequest(
         request=request,
         digest=digest_of(request, frozen),
-        facts=artifacts.encrypt(facts),
-        payload=artifacts.encrypt(frozen.payload),
-        preview=artifacts.encrypt(json.dumps(dict(frozen.preview)).encode()),
+        facts=sealing.encrypt(facts),
+        payload=sealing.encrypt(frozen.payload),
+        preview=sealing.encrypt(json.dumps(dict(frozen.preview)).encode()),
         clear_facts=json.loads(facts),
     )
 
@@ -64,13 +65,13 @@ def digest_of(request: Request, frozen: Frozen) -> str:
 
 def open_facts(row: Approval | Effect) -> dict[str, object]:
     """The facts that the digest binds. Outside any transaction."""
-    facts: dict[str, object] = json.loads(artifacts.unseal(row.facts))
+    facts: dict[str, object] = json.loads(sealing.unseal(row.facts))
     return facts
 
 
 def open_intent(effect: Effect) -> tuple[bytes, dict[str, object]]:
     """Payload and facts of an effect, proved against its digest; ArtifactUnreadable otherwise."""
-    payload, facts = artifacts.unseal(effect.payload), open_facts(effect)
+    payload, facts = sealing.unseal(effect.payload), open_facts(effect)
     columns = {name: getattr(effect, name) for name in _REQUEST_COLUMNS}
     if _digest(columns, facts, sha256(payload).hexdigest()) != effect.digest:
         raise ArtifactUnreadable(f"effect {effect.pk} does not hold what was approved")
