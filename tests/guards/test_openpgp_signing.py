@@ -68,6 +68,7 @@ def test_a_passphrase_comes_from_its_reference_and_a_wrong_one_fails(
     keys: Keys, tmp_path: Path
 ) -> None:
     home = keys.separate_home()
+    (home / "gpg-agent.conf").write_text("s2k-count 65536\n")  # no calibration at each start
     gpg(home, "--passphrase", "correct horse", "--quick-generate-key", "P <p@example.org>",
         "ed25519", "sign", "1y")  # fmt: skip
     listing = gpg(home, "--with-colons", "--list-keys").decode().splitlines()
