@@ -29,6 +29,16 @@ REASONS: Mapping[str, str] = {
     "deadline": "The time for an answer was over.",
 }
 
+#: Why a draft waits, for the reasons that apps give as one stable word.
+HOLDS: Mapping[str, str] = {
+    "reply-policy": "Replies of this identity wait for a person.",
+}
+
+
+def hold_reason_sentence(reason: str) -> str:
+    """Why a draft waits; a reason that is a sentence already stays one."""
+    return HOLDS.get(reason, f"{reason[:1].upper()}{reason[1:].rstrip('.')}.")
+
 
 def phase_sentence(phase: str) -> str:
     """What a phase says to a person."""

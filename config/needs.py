@@ -15,8 +15,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from approvals.models import Approval, Effect, Hold
+from approvals.sentences import hold_reason_sentence
 from guards.models import PinnedKey
 from mail.models import Account, Message, Outbound
+from mail.sentences import rule_in_short
 from pipelines.models import Command, Pipeline
 
 #: How many rows of one source the index shows; the rest is one click away in its list.
@@ -128,7 +130,7 @@ def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:
             tone="warn",
             since=hold.since,
             title=title,
-            cause=f"Held: {hold.reason}. Asked for by {hold.requested_by}.",
+            cause=f"{hold_reason_sentence(hold.reason)} Asked for by {hold.requested_by}.",
             act=act,
             url=url,
             post=not hold.open_approval,
@@ -136,8 +138,6 @@ def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:
 
 
 def _mail_rows(query: QuerySet[Message]) -> Iterator[Need]:
-    from mail.sentences import rule_in_short
-
     for message in query.select_related("account")[:ROWS_PER_SOURCE]:
         yield Need(
             kind="held-mail",

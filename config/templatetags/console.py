@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from approvals.sentences import hold_reason_sentence
 from mail import sentences
 from teams.models import Event
 from teams.sentences import sentence
@@ -174,6 +175,21 @@ _EVENT_TONES: Mapping[str, str] = {
 def event_tone(kind: str) -> str:
     """The tone of an event's kind."""
     return _EVENT_TONES.get(kind.rsplit(".", 1)[-1], "info")
+
+
+@register.filter
+def short_actor(actor: str) -> str:
+    """Who did it, with a long id cut: `pipeline ab9f5a01`, `operator:olga`; feed.js does the same."""
+    kind, _, name = actor.partition(":")
+    if "." not in kind:
+        return actor
+    return f"{kind.rpartition('.')[2]} {name[:8]}"
+
+
+@register.filter
+def hold_sentence(reason: str) -> str:
+    """Why a draft waits."""
+    return hold_reason_sentence(reason)
 
 
 @register.filter

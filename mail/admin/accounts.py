@@ -93,8 +93,9 @@ class AccountForm(ModelForm[Account]):
             self.add_error("secret_ref", "Say where the password is found, or type it below.")
         return cleaned
 
-    def validate_constraints(self) -> None:
-        """The service looks at them too, and knows the field."""
+    def _get_validation_exclusions(self) -> set[str]:
+        """The service looks at the constraint on these two as well, and knows the field."""
+        return {*super()._get_validation_exclusions(), "sign_outbound", "preserves_mime"}
 
     def _post_clean(self) -> None:
         """Ask the service's own check, and put what it says at the field that it names."""

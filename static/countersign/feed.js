@@ -51,6 +51,11 @@
     return link;
   };
 
+  const actorOf = (actor) => {
+    const [kindOf, name = ""] = String(actor).split(/:(.*)/s);
+    return kindOf.includes(".") ? `${kindOf.split(".").pop()} ${name.slice(0, 8)}` : actor;
+  };
+
   const shown = (line) =>
     (!kind.value || (line.dataset.kind || "").startsWith(`${kind.value}.`)) &&
     (!project.value || line.dataset.project === project.value);
@@ -69,7 +74,7 @@
     const detail = element("span", "cs-line");
     detail.append(
       element("span", "cs-seq", `#${event.seq}`), " · ", element("span", "cs-mono", event.kind),
-      " · ", subjectOf(event.subject), ` · ${event.actor}`,
+      " · ", subjectOf(event.subject), ` · ${actorOf(event.actor)}`,
     );
     line.append(dot, element("span", "cs-kind", event.text || event.kind), when, detail);
     list.querySelector("[data-empty]")?.remove();

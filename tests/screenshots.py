@@ -1,0 +1,70 @@
+"""`make screenshots`: photographs the console of a running demo into `docs/img/`.
+
+`python -m tests.screenshots`. Needs Chromium; nothing leaves this machine.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.acceptance.browser import Console, chromium, start_demo
+from tests.servers import Installation
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "img"
+LOOKS = {"light": (1400, False), "dark": (1400, True), "phone": (390, False)}
+
+
+def main() -> int:
+    """One demo, three looks, every page worth looking at."""
+    with (
+        tempfile.TemporaryDirectory(prefix="cs-", dir="/tmp") as directory,
+        Installation(Path(directory)) as installation,
+    ):
+        address, password = start_demo(installation)
+        for look, (width, dark) in LOOKS.items():
+            with chromium(address, width=width, dark=dark) as console:
+                console.log_in("operator", password)
+                photograph_all(console, look)
+    return 0
+
+
+def photograph_all(console: Console, look: str) -> None:
+    """The pages of one look."""
+    console.find("li[data-need=held-reply]")
+    console.find("#cs-feed-state", "live")
+    console.photograph(TARGET / f"needs-you-{look}.png", tallest=1500)
+    for name, path in pages_of(console).items():
+        console.open(path)
+        console.find(".cs-page, #changelist")
+        console.photograph(TARGET / f"{name}-{look}.png", tallest=1500)
+
+
+def pages_of(console: Console) -> dict[str, str]:
+    """Where the demo's story can be read: addresses taken from the pages themselves."""
+    bad = console.find("li[data-need=held-mail]", "The signature does not match")
+    found = {
+        "messages": "/admin/mail/message/",
+        "message": path_in(console, bad.find_element("css selector", "a.cs-button")),
+    }
+    console.open("/admin/pipelines/pipeline/?status__exact=completed")
+    found["pipeline"] = path_in(console, console.find("#result_list th a, #result_list td a"))
+    console.open("/admin/approvals/hold/")
+    console.find("#result_list th a, #result_list td a").click()
+    review = console.driver.find_elements("css selector", "form[action$='/open/'] button, a.cs-wide")
+    review[0].click()
+    console.find(".cs-leaving")
+    found["approval"] = path_in(console, None)
+    return found
+
+
+def path_in(console: Console, link: object) -> str:
+    """The path of a link, or of the page itself."""
+    address = console.driver.current_url if link is None else link.get_attribute("href")
+    return re.sub(r"^https?://[^/]+", "", address)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
