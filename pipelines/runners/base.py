@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from guards import secrets
-from guards.process import ProcessResult
-from pipelines.types import CommandSpec, RunResult
+from guards.process import ProcessResult, end_marked
+from pipelines.types import Job, RunResult
 
 #: How much of a child's standard error is kept for the operator, in characters.
 STDERR_SHOWN = 8_000
 
 
-def environment(spec: CommandSpec) -> dict[str, str]:
-    """The declared variables, resolved now; SecretUnavailable when one does not resolve."""
-    return {
-        name: secrets.resolve(reference).reveal() for name, reference in spec.environment.items()
-    }
+#: The variable by which recovery knows the children of a pipeline, whoever their parent is.
+MARK = "COUNTERSIGN_PIPELINE"
+
+
+def environment(job: Job) -> dict[str, str]:
+    """The declared variables, resolved now, and the pipeline's mark.
+
+    SecretUnavailable when one does not resolve.
+    """
+    declared = job.spec.environment.items()
+    resolved = {name: secrets.resolve(reference).reveal() for name, reference in declared}
+    return {**resolved, MARK: job.pipeline}
+
+
+def end_children(pipeline: str) -> int:
+    """Kill what an interrupted pipeline's stages have left running on this host; how many."""
+    return end_marked(MARK, pipeline)
 
 
 def result_of(ended: ProcessResult, *, timeout: float) -> RunResult:

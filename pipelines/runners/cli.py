@@ -38,7 +38,7 @@ class CliRunner:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
             vectors = self.describe(job)
-            variables = base.environment(job.spec)
+            variables = base.environment(job)
             timeout = job.spec.timeout
             if len(vectors) == 1:
                 ended = process.run(

@@ -15,6 +15,7 @@ from guards import process
 from guards.services.units import unit_of_work
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
+from pipelines.runners import base
 from pipelines.services import execution, replies, transitions
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,8 @@ def recover() -> int:
 def interrupt(*, pipeline: Pipeline) -> bool:
     """Call an abandoned pipeline interrupted; False when it moved on, or its reply is on its way.
 
-    The fence goes up, so that a worker that was only slow can record nothing more.
+    The fence goes up, so that a worker that was only slow can record nothing more. What its stages
+    have left running on this host is ended (invariant 16).
     """
     reply = replies.reply_of(pipeline.pk)
     if reply is not None and reply.status != Outbound.Status.DRAFT:
@@ -62,6 +64,9 @@ def interrupt(*, pipeline: Pipeline) -> bool:
         )
         if moved:
             _interrupt_stages(pipeline, reason)
+    if moved:
+        ended = base.end_children(str(pipeline.pk))
+        log.warning("pipeline interrupted", pipeline=str(pipeline.pk), children_ended=ended)
     return moved
 
 

@@ -174,6 +174,26 @@ def test_interrupting_is_one_event_for_each_row(desk, server):
     assert sorted(kinds) == ["pipeline.interrupted", "stage.interrupted"]
 
 
+@pytest.mark.fault("sister-34")
+def test_what_a_dead_workers_stage_left_running_is_ended(desk, server, tmp_path):
+    pipeline = abandoned(desk, dead_process())
+    bystander = subprocess.Popen(["sleep", "60"], env={"COUNTERSIGN_PIPELINE": "another"})
+    orphan = subprocess.Popen(
+        ["sh", "-c", "sleep 60 & sleep 60"],
+        env={"PATH": os.environ["PATH"], "COUNTERSIGN_PIPELINE": str(pipeline.pk)},
+        start_new_session=True,
+    )
+    try:
+        recovery.recover()
+
+        assert orphan.wait(timeout=10) == -9
+        assert process.end_marked("COUNTERSIGN_PIPELINE", str(pipeline.pk)) == 0
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
 def test_a_claim_raises_the_fence_and_holds_a_lease(desk):
     pipeline = planned(desk)
 

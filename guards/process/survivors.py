@@ -1,0 +1,46 @@
+"""Ending what a killed worker's children have left running.
+
+A child dies with its worker by `pdeathsig`, but what the child itself had started does not. A
+variable that only one run's children inherit marks them, whoever their parent is by now.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_PROCESSES = Path("/proc")
+
+#: Looks at most: what is killed may have forked while we looked.
+_ROUNDS = 5
+
+
+def end_marked(name: str, value: str) -> int:
+    """Kill every process of this host that has this variable in its environment; how many.
+
+    For recovery, with a value that no other run has. 0 where the system does not tell, and never
+    this process itself.
+    """
+    mark = f"{name}={value}".encode()
+    ended: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = set(_marked(mark)) - ended
+        if not found:
+            break
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        ended |= found
+    return len(ended)
+
+
+def _marked(mark: bytes) -> Iterator[int]:
+    for entry in _PROCESSES.glob("[0-9]*"):
+        if int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name)
