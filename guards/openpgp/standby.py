@@ -4,6 +4,9 @@ A third of a verification is the start of the program. So each process that veri
 keeps one gpgv ready: it has read nothing yet and blocks on its standard input. The keyring and the
 text are put into its anonymous files, then the signature into its input. It serves one signature
 and ends. When its owner dies in any way the input closes, and it ends by itself: no survivors.
+
+What it calls good is good. Anything else is asked again of a gpgv that had its files from the
+start, so that no refusal can come from how a version of gpgv reads them.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from guards.process.waiting import exit_code_of
 
 _ARGUMENTS = ("--status-fd", "{status:fd}", "--keyring", "{keyring}", "-", "{signed}")
 
+_GOOD = b"[GNUPG:] GOODSIG "
+
 #: A prepared gpgv older than this is not used: the program may have been replaced.
 _MAX_AGE_SECONDS = 300.0
 
@@ -35,12 +40,16 @@ _MAX_AGE_SECONDS = 300.0
 class _Prepared:
     """One started gpgv and its files."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, *, keyring: bytes = b"", signed: bytes = b"") -> None:
         self.program = program
         self._stack = ExitStack()
         self._born = time.monotonic()
         try:
-            self._files = {name: open_file(self._stack) for name in ("status", "keyring", "signed")}
+            self._files = {
+                "status": open_file(self._stack),
+                "keyring": open_file(self._stack, keyring),
+                "signed": open_file(self._stack, signed),
+            }
             self._child = start(
                 [program, *_ARGUMENTS],
                 self._files,
@@ -59,10 +68,13 @@ class _Prepared:
         young = time.monotonic() - self._born < _MAX_AGE_SECONDS
         return young and program == self.program and exit_code_of(self._child.pid) is None
 
-    def serve(self, keyring: bytes, signature: bytes, signed: bytes) -> None:
-        """Let it begin: the signature comes last, since it waits for nothing else."""
+    def fill(self, keyring: bytes, signed: bytes) -> None:
+        """Put its files there, before the signature: it waits for nothing else."""
         self._files["keyring"].write(keyring)
         self._files["signed"].write(signed)
+
+    def begin(self, signature: bytes) -> None:
+        """Let it begin."""
         with suppress(BrokenPipeError):  # its exit code and its silence will tell
             self._input.write(signature)
         with suppress(BrokenPipeError):
@@ -97,10 +109,19 @@ def run_gpgv(
 ) -> Invocation:
     """One run of gpgv over one signature. OpenPGPUnavailable as in `invoke`."""
     program = find_program("gpgv")
-    prepared = _take(program) or _Prepared(program)
+    waiting = _take(program)
+    if waiting is not None:
+        waiting.fill(keyring, signed)
+        done = _complete(waiting, signature, timeout)
+        if _GOOD in done.status:
+            return done
+    return _complete(_Prepared(program, keyring=keyring, signed=signed), signature, timeout)
+
+
+def _complete(prepared: _Prepared, signature: bytes, timeout: float) -> Invocation:
     try:
-        prepared.serve(keyring, signature, signed)
-        _prepare_next(program)
+        prepared.begin(signature)
+        _prepare_next(prepared.program)
     finally:
         done = prepared.finish(timeout)
     return done

@@ -125,7 +125,21 @@ def _within_ours(name: str, value: int) -> int:
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[str | None, str | None]:
-    return which("prlimit", path=_SYSTEM_PATH), which("setpriv", path=_SYSTEM_PATH)
+    """The launchers that work here, tried once a process: a busybox may have them by name only."""
+    return _usable("prlimit", "--core=0"), _usable("setpriv", "--pdeathsig", "KILL")
+
+
+def _usable(name: str, *options: str) -> str | None:
+    launcher, program = which(name, path=_SYSTEM_PATH), which("true", path=_SYSTEM_PATH)
+    if launcher is None or program is None:
+        return None
+    try:
+        tried = subprocess.run(
+            [launcher, *options, "--", program], capture_output=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return launcher if tried.returncode == 0 else None
 
 
 def limits_are_enforced() -> bool:

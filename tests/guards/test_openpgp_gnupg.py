@@ -414,3 +414,15 @@ def test_a_system_without_descriptors_left_is_unavailable_not_an_error(
     report = _verify(keys, signature, "alice")
     assert report.outcome is SignatureOutcome.VERIFIER_UNAVAILABLE
     assert "Too many open files" in report.detail
+
+
+def test_a_refusal_of_a_waiting_gpgv_is_asked_again_of_a_fresh_one(
+    keys: Keys, signature: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gpgv that read its (empty) keyring too early would refuse: that must not decide."""
+    for _ in range(2):
+        _verify(keys, signature, "alice")
+    assert standby._waiting
+    monkeypatch.setattr(standby._Prepared, "fill", lambda self, keyring, signed: None)
+    assert _verify(keys, signature, "alice").outcome is SignatureOutcome.GOOD
+    assert _verify(keys, signature, "alice", signed=b"other").outcome.value == "bad-signature"
