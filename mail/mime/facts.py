@@ -16,6 +16,8 @@ from mail.types import Address
 
 #: The two headers that Proton Bridge writes; only `guards.trust` decides whether they count.
 PROTON_HEADERS = ("x-pm-content-encryption", "x-pm-origin")
+#: Stands beside the values of provider headers in a header block that readers may read differently.
+DISORDERLY = "(the header block is damaged)"
 
 _PGP_SIGNATURE = "application/pgp-signature"
 _SMIME = frozenset({"application/pkcs7-signature", "application/x-pkcs7-signature"})
@@ -82,21 +84,30 @@ def extract(
         first, second = root.children
         signed = canonical(raw[first.start : first.end])
         signature = transfer.decode(raw[second.body : second.end], second.encoding, set())
-    values = {name: root.headers.all(name) for name in PROTON_HEADERS}
     return TransportFacts(
         sender=sender.address if sender else None,
         structure=found,
         signed=signed,
         signature=signature,
         signed_from=protected(root.children[0]).sender if signed is not None else None,
-        proton_headers={
-            name: tuple(words.raw_text(value, set()) for value in held)
-            for name, held in values.items()
-            if held
-        },
+        proton_headers=_proton_headers(root),
         loopback_bridge=loopback_bridge,
         notes=notes + _outside(raw, root, found),
     )
+
+
+def _proton_headers(root: Node) -> dict[str, tuple[str, ...]]:
+    """The values of Proton's headers at the top level.
+
+    In a header block that is not orderly Proton may not have seen, and not have removed, what a
+    sender wrote himself: then one more value says so, and no value is exact.
+    """
+    found = {}
+    for name in PROTON_HEADERS:
+        values = [words.raw_text(value, set()) for value in root.headers.all(name)]
+        if values:
+            found[name] = tuple(values if root.headers.orderly else [*values, DISORDERLY])
+    return found
 
 
 def canonical(content: bytes) -> bytes:

@@ -19,8 +19,8 @@ _NAME = re.compile(rb"([!-9;-~]{1,200})([ \t]*):")
 class Field:
     """One header field: its name in lower case, its value unfolded.
 
-    `damaged` says that it was cut, or held a CR that ended no line: it may mean another thing to
-    another reader, so it names nobody.
+    `damaged` says that it was cut, held a CR that ended no line, or had space before its colon: it
+    may mean another thing to another reader, so it names nobody.
     """
 
     name: str
@@ -30,9 +30,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """The fields of one message or part, in order."""
+    """The fields of one message or part, in order.
+
+    `orderly` says that every reader finds the same fields in them: none is damaged, and no line
+    among them is none.
+    """
 
     fields: tuple[Field, ...] = ()
+    orderly: bool = True
 
     def all(self, name: str) -> tuple[bytes, ...]:
         """Every value of a header, in order."""
@@ -55,6 +60,11 @@ class _Draft:
     lines: list[bytes]
     size: int
     cut: bool = False
+    spaced: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        return self.cut or self.spaced or any(b"\r" in line for line in self.lines)
 
 
 def split(raw: bytes, start: int, end: int, defects: Defects, *, top: bool) -> tuple[Headers, int]:
@@ -66,17 +76,16 @@ def split(raw: bytes, start: int, end: int, defects: Defects, *, top: bool) -> t
     while drafts and not drafts[-1].lines:
         body = drafts.pop().start
         defects.add(Defect.HEADER_MISSING_SEPARATOR)
+    orderly = all(draft.lines and not draft.damaged for draft in drafts)
     fields = []
     for draft in drafts:
         if draft.cut:
             defects.add(Defect.HEADER_TOO_LONG)
         if draft.lines:
-            value = _unfold(draft.lines, defects)
-            damaged = draft.cut or any(b"\r" in line for line in draft.lines)
-            fields.append(Field(draft.name, value, damaged))
+            fields.append(Field(draft.name, _unfold(draft.lines, defects), draft.damaged))
         else:
             defects.add(Defect.HEADER_MALFORMED_LINE)
-    return Headers(tuple(fields)), body
+    return Headers(tuple(fields), orderly), body
 
 
 def _read(
@@ -116,7 +125,7 @@ def _take(drafts: list[_Draft], start: int, line: bytes, defects: Defects) -> in
     if match[2]:
         defects.add(Defect.HEADER_SPACE_BEFORE_COLON)
     name = match[1].decode("ascii").lower()
-    drafts.append(_Draft(start, name, [line[match.end() :]], len(line)))
+    drafts.append(_Draft(start, name, [line[match.end() :]], len(line), spaced=bool(match[2])))
     return len(line)
 
 

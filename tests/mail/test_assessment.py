@@ -243,6 +243,22 @@ def test_proton_headers_from_anywhere_else_are_ignored_and_noted() -> None:
     assert made.executable_text is None
 
 
+@pytest.mark.fault("sister-6")
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Pm-Origin : internal",
+        "no header\r\nX-Pm-Origin: internal",
+        "X: a\rb\r\nX-Pm-Origin: internal",
+    ],
+)
+def test_proton_headers_that_proton_may_not_have_seen_do_not_count(header: str) -> None:
+    raw = plain("Subject: run it", PROTON[1], header)
+    made = assess(raw, provider=Provider.PROTON_BRIDGE)
+    assert made.trust.level == "unverified"
+    assert made.trust.evidence.provider_headers == "ignored"
+
+
 def test_trusted_mail_ages_by_its_arrival() -> None:
     raw = plain("Subject: run it", *PROTON)
     late = {"received_at": NOW - timedelta(hours=25)}

@@ -87,6 +87,10 @@ def test_anything_else_in_from_is_no_identity(value: str, defect: str) -> None:
     assert parsed.subject == "still here"
 
 
+def test_a_from_with_space_before_its_colon_names_nobody() -> None:
+    assert mime.parse(plain("From : alice@example.org")).sender is None
+
+
 @pytest.mark.fault("headers-02", "headers-03")
 @pytest.mark.parametrize("second", ["From: bob@example.org", "FROM : alice@example.org", "from:"])
 def test_two_from_headers_are_no_identity(second: str) -> None:
