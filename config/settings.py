@@ -128,7 +128,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Queue ----------------------------------------------------------------------------------------
 
-# redis://… moves queue and channel layer to Redis; empty keeps them in the database and the process.
+# redis://… moves queue and channel layer to Redis; empty keeps them in database and process.
 REDIS_URL = env.str("REDIS_URL", default="")
 
 # How many pipelines run at the same time. 1 is serial.

@@ -29,7 +29,10 @@ class DemoCommandRefused(Exception):
 
 
 def build(world: World, ports: Ports) -> None:
-    """Identities, contacts with pinned keys, accounts, signed commands and the rule."""
+    """Identities, contacts with pinned keys, accounts, the rule and the signed commands.
+
+    DemoCommandRefused, when all else is there, where another owner signs commands here.
+    """
     artifacts.ensure_key()
     checkpoints.ensure_key()
     for agent in cast.AGENTS:
@@ -38,9 +41,9 @@ def build(world: World, ports: Ports) -> None:
         _contact(world, person)
     for address, name in cast.ACCOUNTS.items():
         _account(world, ports, address, name)
-    _load_commands(world)
     if not Rule.objects.filter(name=cast.RULE["name"]).exists():
         rules.save_rule(**cast.RULE, by=OPERATOR)
+    _load_commands(world)
 
 
 def _identity(agent: cast.Agent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -38,6 +39,7 @@ class Command(BaseCommand):
         missing = [entry.task for entry in TIMETABLE if not is_task(entry.task)]
         if missing:
             raise CommandError(f"The timetable names tasks that do not exist: {missing}")
+        schedules.remove_refused()
         schedules.ensure(TIMETABLE)
         schedules.enqueue_all(TIMETABLE)
         connections.close_all()  # the cluster forks, and a connection must not be shared
@@ -48,6 +50,7 @@ class Command(BaseCommand):
             _tend(cluster, stop)
         finally:
             cluster.stop()
+            _say_goodbye()
         if not stop.is_set():
             raise CommandError("The queue's cluster ended by itself.")
 
@@ -78,6 +81,12 @@ def _tend(cluster: Cluster, stop: threading.Event) -> None:
             connections.close_all()
         if _wait(cluster, stop, _BEAT_EVERY):
             return
+
+
+def _say_goodbye() -> None:
+    """Nobody need wait for the next beat of a worker that ended in order."""
+    with contextlib.suppress(DatabaseError):
+        heartbeats.stop(role="worker")
 
 
 def _wait(cluster: Cluster, stop: threading.Event, seconds: float) -> bool:

@@ -1,0 +1,1 @@
+"""Tests of config: the commands that run the house."""

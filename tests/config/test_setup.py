@@ -1,0 +1,29 @@
+"""`make setup` writes .env once, privately, and keeps what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from config import setup
+
+
+def test_it_writes_a_private_file(tmp_path: Path):
+    path = tmp_path / ".env"
+    assert setup.add_settings(path, {"SECRET_KEY": "x"}) == ["SECRET_KEY"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "SECRET_KEY=x\n" in path.read_text()
+
+
+def test_it_keeps_what_is_there_and_adds_what_is_missing(tmp_path: Path):
+    path = tmp_path / ".env"
+    path.write_text("# mine\nSECRET_KEY=kept\n#DEBUG=true")
+    assert setup.add_settings(path, {"SECRET_KEY": "new", "DEBUG": "false"}) == ["DEBUG"]
+    assert path.read_text() == "# mine\nSECRET_KEY=kept\n#DEBUG=true\nDEBUG=false\n"
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path):
+    path = tmp_path / ".env"
+    setup.add_settings(path, {"SECRET_KEY": "x"})
+    before = path.read_bytes()
+    assert setup.add_settings(path, {"SECRET_KEY": "y"}) == []
+    assert path.read_bytes() == before
