@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from guards.process.binaries import resolve_binary
 from guards.process.launching import limits_are_enforced
-from guards.process.liveness import end_group, is_dead, reference_of, this_process
+from guards.process.liveness import is_dead, reference_of, this_process
 from guards.process.running import run, run_steps
 from guards.process.survivors import end_marked
 from guards.process.types import MAX_OUTPUT, Limits, ProcessResult
@@ -17,7 +17,6 @@ __all__ = [
     "MAX_OUTPUT",
     "Limits",
     "ProcessResult",
-    "end_group",
     "end_marked",
     "is_dead",
     "limits_are_enforced",

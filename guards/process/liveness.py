@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,37 +40,6 @@ def is_dead(reference: str) -> bool:
     if boot.partition("/")[0] != _boot().partition("/")[0]:
         return True
     return boot == _boot() and _is_gone(int(pid), started)
-
-
-def end_group(reference: str) -> bool:
-    """Kill what is left of the process group that a child led; False when nothing was.
-
-    For recovery, after the worker that watched the child died: `reference` is what
-    `reference_of(pid)` said when the child was started. The leader may be gone already.
-    """
-    host, boot, pid, started = (reference.rsplit(":", 3) + [""] * 4)[:4]
-    if host != _host() or boot != _boot() or not (pid.isdecimal() and started.isdecimal()):
-        return False
-    leader = _started(int(pid))
-    if leader not in (None, "gone", started) or not _has_members(int(pid), int(started)):
-        return False
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(int(pid), signal.SIGKILL)
-        return True
-    return False
-
-
-def _has_members(group: int, started: int) -> bool:
-    """Whether processes of that session and group run that are not older than its leader."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        fields = _status_fields(int(entry.name))
-        if not fields or fields[0] in ("Z", "X"):
-            continue
-        if fields[2:4] == [str(group)] * 2 and int(fields[19]) >= started:
-            return True
-    return False
 
 
 def _is_gone(pid: int, started: str) -> bool:

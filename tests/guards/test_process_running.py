@@ -235,23 +235,18 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     _assert_gone(child)
 
 
-def test_what_a_killed_parents_child_left_can_be_ended_by_its_reference(tmp_path: Path) -> None:
+def test_what_a_killed_parents_child_left_is_ended_by_its_mark(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    leader = subprocess.Popen(
-        ["/bin/sh", "-c", f"sleep 300 & echo $! > {pids}.new; mv {pids}.new {pids}; wait"],
-        start_new_session=True,
-    )
+    script = f"sleep 300 & echo $! > {pids}.new; mv {pids}.new {pids}; wait"
+    marks = {"PATH": os.environ["PATH"], "COUNTERSIGN_RUN": str(pids)}
+    leader = subprocess.Popen(["/bin/sh", "-c", script], start_new_session=True, env=marks)
     while not pids.exists():
         time.sleep(0.02)
-    reference = process.reference_of(leader.pid)
     leader.kill()
     leader.wait()
-    other = reference.replace(reference.rpartition(":")[2], "1")
-    assert not process.end_group(reference.replace(":", "x:", 1))
-    assert process.end_group(reference)
+    assert process.end_marked("COUNTERSIGN_RUN", "another") == 0
+    assert process.end_marked("COUNTERSIGN_RUN", str(pids)) == 1
     _assert_gone(int(pids.read_text()))
-    assert not process.end_group(reference)
-    assert not process.end_group(other)
 
 
 def test_systems_without_pidfds_run_children_as_well(
