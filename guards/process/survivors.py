@@ -14,7 +14,7 @@ from pathlib import Path
 
 _PROCESSES = Path("/proc")
 
-#: Looks at most: what is killed may have forked while we looked.
+#: Looks at most: what is stopped may have forked while we looked.
 _ROUNDS = 5
 
 
@@ -25,16 +25,21 @@ def end_marked(name: str, value: str) -> int:
     this process itself.
     """
     mark = f"{name}={value}".encode()
-    ended: set[int] = set()
+    stopped: set[int] = set()
     for _ in range(_ROUNDS):
-        found = set(_marked(mark)) - ended
+        found = set(_marked(mark)) - stopped
         if not found:
             break
-        for pid in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        ended |= found
-    return len(ended)
+        _signal(found, signal.SIGSTOP)  # first: a script must not go on when its child has died
+        stopped |= found
+    _signal(stopped, signal.SIGKILL)
+    return len(stopped)
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _marked(mark: bytes) -> Iterator[int]:
