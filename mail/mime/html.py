@@ -34,6 +34,8 @@ _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _OPENS_OR_CLOSES = re.compile(rf"<(?:(/)[a-z]|(?!(?:{_VOID})\b)[a-z])", re.I)
 _TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)|<[!?]")
+#: Characters that a tree of lxml must not hold.
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 _NOTHING = r"(?:0+(?:\.0+)?|\.0+)(?:px|pt|em|rem|ex|%|vh|vw)?(?![\d.])"
@@ -58,10 +60,14 @@ _SIMPLE_SELECTOR = re.compile(r"[a-z0-9]*(?:[.#][A-Za-z0-9_-]+)\Z", re.I)
 
 def to_text(source: str, defects: Defects) -> str:
     """The visible text of an HTML body, LF only. Linear, whatever the HTML."""
+    source = _NOT_XML.sub("\ufffd", source)
     tree = _read(source)
     if tree is None:
         return _stripped(source)
-    _drop_hidden(tree, defects)
+    try:
+        _drop_hidden(tree, defects)
+    except ValueError:  # a character reference made something that lxml itself refuses
+        return _stripped(source)
     return _laid_out(tree)
 
 

@@ -130,13 +130,18 @@ PIECES = st.sampled_from(
      b"Content-Type: multipart/signed; boundary=b; protocol=application/pgp-signature",
      b"Content-Transfer-Encoding: base64", b"Content-Type: application/pgp-signature", b"\x00",
      b"Content-Disposition: attachment; filename*0*=utf-8''%ff", b'"', b"(", b"<", b">", b";",
-     b" ", b"\t", b"<p style='display:none'>", b"\xff\xfe", b"charset=utf-16", b"Date: 1 Jan 2026"]
+     b" ", b"\t", b"\xff\xfe", b"charset=utf-16", b"Date: 1 Jan 2026", b"\x04"]
 )  # fmt: skip
-SOUP = st.lists(PIECES | st.binary(max_size=20), max_size=40).map(b"".join)
+TAGS = st.sampled_from(
+    [b"<p style='display:none'>", b"</p>", b"<!--", b"-->", b"&#1;", b"&#xd800;", b"<img alt=x>",
+     b"<table>", b"<td colspan=x>", b"<ol start=y>", b"<li>", b"<style>p{opacity:0}</style>"]
+)  # fmt: skip
+PAGE = st.just(b"From: a@b\nContent-Type: text/html\n\n")
+SOUP = st.lists(PIECES | TAGS | st.binary(max_size=20), max_size=40).map(b"".join)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=600) | SOUP)
+@given(st.binary(max_size=600) | SOUP | st.tuples(PAGE, SOUP).map(b"".join))
 def test_any_bytes_give_the_same_message_twice(raw: bytes) -> None:
     first = mime.parse(raw)
     assert first == mime.parse(raw)
