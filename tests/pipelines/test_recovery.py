@@ -20,6 +20,7 @@ from pipelines.services import claims, execution, intake, recovery, replies, rul
 from pipelines.services.claims import Claim
 from pipelines.signals import stage_returned, stage_starting
 from teams.models import Event
+from tests.databases import shared
 from tests.pipelines.factories import OPERATOR, Desk, body
 
 pytestmark = pytest.mark.django_db
@@ -222,22 +223,23 @@ def test_a_lease_is_renewed_only_under_the_same_claim(desk):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_lease_is_renewed_while_a_stage_runs(desk, owner, server, monkeypatch):
+def test_the_lease_is_renewed_while_a_stage_runs(desk, owner, server, monkeypatch, tmp_path):
     monkeypatch.setattr(claims, "RENEW_EVERY", timedelta(seconds=0.2))
-    monkeypatch.setattr(claims, "LEASE", timedelta(seconds=2))
+    monkeypatch.setattr(claims, "LEASE", timedelta(seconds=20))
     owner.install("slow", binary="sleep", fixed_args=["1"])
     rules.save_rule(name="slow", match="slow", calls=[{"command": "slow"}], by=OPERATOR)
-    pipeline = intake.take_in(message_id=desk.message("slow").pk)
-    assert pipeline is not None
     seen = []
 
-    def look(**facts):
-        seen.append(Pipeline.objects.get(pk=pipeline.pk).lease_until)
+    def look(pipeline_id, **facts):
+        seen.append(Pipeline.objects.get(pk=pipeline_id).lease_until)
 
     stage_starting.connect(look)
     stage_returned.connect(look)
     try:
-        execution.run(pipeline_id=pipeline.pk)
+        with shared(tmp_path):
+            pipeline = intake.take_in(message_id=desk.message("slow").pk)
+            assert pipeline is not None
+            execution.run(pipeline_id=pipeline.pk)
     finally:
         stage_starting.disconnect(look)
         stage_returned.disconnect(look)
