@@ -40,6 +40,7 @@ class _Derived:
     """What stage 0 made of the raw bytes, as far as a pipeline needs it."""
 
     text: str
+    sender: str
     replay_key: str
     trust_level: str
     evidence: Mapping[str, object]
@@ -59,22 +60,43 @@ def take_in(*, message_id: int) -> Pipeline | None:
     message = Message.objects.select_related("account__identity").filter(pk=message_id).first()
     if message is None or message.execution != Message.Execution.DUE:
         return None
-    assessment = mail.reassess(message, replayed=_is_known)
-    if assessment.trust.reason is TrustReason.VERIFIER_UNAVAILABLE:
-        log.warning("message stays due: its signature cannot be checked", message=message_id)
+    derived = _derive(message)
+    if derived is None:
         return None
-    text, key = assessment.executable_text, assessment.replay_key
-    if not _executes(assessment.judgement) or not text or not key:
-        messages.refuse_execution(message_id=message_id, judgement=assessment.judgement)
-        return None
-    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-    request = PlanningRequest(text, message.sender, message.account.identity_id)
-    answer = planning.plan(request)
-    derived = _Derived(text, key, str(assessment.trust.level), assessment.judgement.evidence)
+    answer = planning.plan(
+        PlanningRequest(derived.text, derived.sender, message.account.identity_id)
+    )
     try:
         return _create(message, derived, answer)
     except _Taken:
         return None
+
+
+def _derive(message: Message) -> _Derived | None:
+    """What the raw bytes say now; None for what must not start, or cannot be told just now."""
+    assessment = mail.reassess(message, replayed=_is_known)
+    if assessment.trust.reason is TrustReason.VERIFIER_UNAVAILABLE:
+        log.warning("message stays due: its signature cannot be checked", message=message.pk)
+        return None
+    judgement = assessment.judgement
+    text, key = assessment.executable_text, assessment.replay_key
+    sender = _sender(message)
+    if not _executes(judgement) or not text or not key:
+        messages.refuse_execution(message_id=message.pk, judgement=judgement)
+        return None
+    if sender != message.sender.lower():
+        evidence = {**judgement.evidence, "note": "the row names another sender than the bytes"}
+        held = Judgement(Action.EXECUTE, Verdict.HOLD, Rule.NO_IDENTITY, evidence)
+        messages.refuse_execution(message_id=message.pk, judgement=held)
+        return None
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    return _Derived(text, sender, key, str(assessment.trust.level), judgement.evidence)
+
+
+def _sender(message: Message) -> str:
+    """Whom the raw bytes name, lower-case: replies go to the row's sender, so both must agree."""
+    found = mail.parsed(message).sender
+    return found.address.lower() if found is not None else ""
 
 
 def _is_known(key: str) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.db import OperationalError
 
+from guards.signals import unit_closing
 from mail.models import Outbound
 from pipelines.models import Command, Pipeline, Stage
 from pipelines.services import execution, intake, rules
@@ -260,6 +262,31 @@ def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_
     settings.QUEUE_TIMEOUT = 2400
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
     assert "FIRST" in body(server.sent[0].payload)
+
+
+def test_nothing_runs_whose_start_cannot_be_recorded(desk, owner, server, scripts, tmp_path):
+    """Invariant 24; without the refusal the program runs, as the second half shows."""
+    ran = tmp_path / "ran"
+    owner.install("mark", binary=script(scripts, "mark", f'touch "{ran}"'))
+
+    def full_disk(unit, **facts):
+        if any(getattr(note, "kind", "") == "stage.running" for note in unit.notes):
+            raise OperationalError("database or disk is full")
+
+    unit_closing.connect(full_disk)
+    try:
+        with pytest.raises(OperationalError):
+            run(desk, {"command": "mark"})
+    finally:
+        unit_closing.disconnect(full_disk)
+
+    stage = Stage.objects.get(command="mark")
+    assert (stage.status, stage.attempt) == ("pending", 0)
+    assert not ran.exists()
+    assert server.submissions == 0
+    Pipeline.objects.filter(status="running").update(lease_until=None)  # its turn is over
+    run(desk, {"command": "mark"}, text="please again")
+    assert ran.exists()
 
 
 def number_schema() -> dict:

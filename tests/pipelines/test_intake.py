@@ -118,6 +118,16 @@ def test_what_the_row_says_counts_for_nothing_beside_the_raw_bytes(desk, keys):
     assert forged.rule == "trust-too-low"
 
 
+def test_a_row_that_names_another_sender_than_the_bytes_starts_nothing(desk, server):
+    message = desk.message("greet ada")
+    Message.objects.update(sender="mallory@example.net")
+
+    assert intake.take_in(message_id=message.pk) is None
+    message.refresh_from_db()
+    assert (message.execution, message.rule) == ("refused", "no-identity")
+    assert server.submissions == 0
+
+
 def test_while_gpg_cannot_be_asked_the_message_stays_due(desk, monkeypatch):
     message = desk.message("greet ada")
     with monkeypatch.context() as patch:
