@@ -225,6 +225,38 @@ def test_an_answer_after_the_deadline_only_adds_an_observation(kind: CountingKin
     assert len(kind.contacts()) == 1
 
 
+def test_a_duplicate_during_the_contact_neither_contacts_nor_hides_the_outcome(
+    kind: CountingKind,
+) -> None:
+    effect = factories.intent()
+    kind.after = lambda: _ignore(effects.dispatch(effect_id=effect.pk))
+    done = effects.dispatch(effect_id=effect.pk)
+    assert (done.phase, done.observations.count()) == ("accepted", 0)
+    assert len(kind.contacts()) == 1
+
+
+def test_an_intent_that_another_worker_holds_is_not_taken_over(kind: CountingKind) -> None:
+    effect = factories.intent()
+    Effect.objects.filter(pk=effect.pk).update(
+        claimed_by="elsewhere:boot/1:7:99", fence=1, deadline=timezone.now() + timedelta(minutes=1)
+    )
+    assert effects.dispatch(effect_id=effect.pk).phase == Effect.Phase.INTENT
+    assert effects.reconcile() == 0  # on another host: not provably dead, and in time
+    assert kind.contacts() == []
+
+
+def test_a_holder_that_lost_its_fence_makes_no_contact(kind: CountingKind) -> None:
+    effect = factories.intent()
+    first = effects._claim(effect.pk)
+    assert first is not None
+    held = effects._open(first)
+    assert held is not None
+    assert effects._claim(effect.pk) is not None  # this process claims once more: a new fence
+    assert effects._mark(held) is False
+    effect.refresh_from_db()
+    assert effect.contact_marked_at is None
+
+
 def test_a_receiver_that_fails_after_the_mark_leaves_it_marked(kind: CountingKind) -> None:
     def fail(**_: object) -> None:
         raise Crash
@@ -330,6 +362,10 @@ def test_what_the_other_side_says_is_kept_in_any_database(kind: CountingKind) ->
 def test_an_effect_that_does_not_exist_is_named(kind: CountingKind) -> None:
     with pytest.raises(NotFound):
         effects.dispatch(effect_id="00000000-0000-0000-0000-000000000000")
+
+
+def _ignore(_: object) -> None:
+    return None
 
 
 def _crash() -> None:
