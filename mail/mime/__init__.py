@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -38,6 +39,7 @@ PARSER_VERSION = 1
 
 _log = logging.getLogger(__name__)
 
+_MBOX_LINE = re.compile(rb"From (?![ \t]*:)")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_BODY = Body(parts=(), text=None, html=None, signed_text=None)
 
@@ -147,7 +149,7 @@ def _prepare(raw: bytes, defects: Defects) -> tuple[bytes, int]:
     if source.startswith(_BYTE_ORDER_MARK):
         defects.add(Defect.MESSAGE_BYTE_ORDER_MARK)
         start = len(_BYTE_ORDER_MARK)
-    if source.startswith(b"From ", start):
+    if _MBOX_LINE.match(source, start):
         defects.add(Defect.MESSAGE_MBOX_LINE)
         start = source.find(b"\n", start) + 1 or len(source)
     if start >= len(source):

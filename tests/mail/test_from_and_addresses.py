@@ -89,6 +89,9 @@ def test_anything_else_in_from_is_no_identity(value: str, defect: str) -> None:
 
 def test_a_from_with_space_before_its_colon_names_nobody() -> None:
     assert mime.parse(plain("From : alice@example.org")).sender is None
+    both = mime.parse(plain("From : bob@example.org", "From: alice@example.org"))
+    assert both.sender is None
+    assert "header.multiple-from" in both.defects
 
 
 @pytest.mark.fault("headers-02", "headers-03")
