@@ -1,4 +1,4 @@
-"""The sign-off desk in the console: held drafts, exact approvals, effects and what was seen of them."""
+"""The sign-off desk in the console: held drafts, approvals, effects, observations."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class ApprovalAdmin(PageAdmin):
             "attachments": preview.get("attachments", []),
             "pending": pending,
             "expired": expired,
-            "drifted": drifted,
+            "drifted": drifted.replace("_", " ") if drifted else "",
             "can_decide": pending and not expired and not drifted and self.may_act(request),
             "effect": Effect.objects.filter(approval=row).first(),
             "opened_ago": timezone.now() - row.created_at,
@@ -227,7 +227,7 @@ _ELSEWHERE = frozenset({"text", "attachments", "source"})
 
 
 def _fields(preview: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Every field of a preview with its values: the known ones first, then what else the kind shows."""
+    """Every field of a preview with its values: known ones first, then what else there is."""
     known = [(label, preview[key]) for key, label in _FIELD_ORDER if key in preview]
     names = {key for key, _ in _FIELD_ORDER} | _ELSEWHERE
     rest = [

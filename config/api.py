@@ -1,7 +1,7 @@
 """`/api/v1`: the one API, put together from the apps' routers.
 
-Each app's `api.py` has a `router`; what it says to whom is its business. The docs page works offline:
-its scripts come from this installation, and its policy allows nothing else.
+Each app's `api.py` has a `router`; what it says to whom is its business. The docs page works
+offline: its scripts come from this installation, and its policy allows nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ ROUTERS = (
     "mail.api.router",
     "guards.api.router",
     "pipelines.api.router",
+    "approvals.api.router",
     "teams.api.router",
 )
 
@@ -24,8 +25,8 @@ api = NinjaAPI(
     version="1",
     description=(
         "Reads what this installation received, decided and did. Every call needs a bearer token "
-        "with the scope that the operation names; every refusal is one shape: code, message, field, "
-        "rule."
+        "with the scope that the operation names; every refusal is one shape: "
+        "code, message, field, rule."
     ),
     urls_namespace="api-v1",
     docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True}),

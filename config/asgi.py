@@ -1,7 +1,8 @@
 """ASGI: HTTP through Django, websockets through channels with the session of the console.
 
-The feed's consumer itself checks host, origin, session and token: a browser's socket counts only from
-this installation's own pages, while programs with a token, which send no Origin, may connect too.
+The feed's consumer itself checks host, origin, session and token: a browser's socket counts only
+from this installation's own pages, while programs with a token, which send no Origin, may connect
+too.
 """
 
 from __future__ import annotations

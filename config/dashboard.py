@@ -52,13 +52,28 @@ PIPELINE_COLOURS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """One part of a total: its word, how many, its tone, and how many stand before it."""
+
+    word: str
+    number: int
+    tone: str
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One card of today's numbers: a total and what it is made of."""
 
     title: str
     icon: str
     total: int
-    parts: tuple[tuple[str, int, str], ...]
+    parts: tuple[Share, ...]
+
+    @property
+    def width(self) -> int:
+        """How wide the parts are together; never nothing."""
+        return sum(part.number for part in self.parts) or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +164,13 @@ def _counted(rows: QuerySet[Any], field: str) -> Counter[str]:
 def _figure(
     title: str, icon: str, counted: Counter[str], shown: Mapping[Any, tuple[str, str]]
 ) -> Figure:
-    parts = tuple((word, counted[str(key)], tone) for key, (word, tone) in shown.items())
-    return Figure(title, icon, counted.total(), parts)
+    parts: list[Share] = []
+    before = 0
+    for key, (word, tone) in shown.items():
+        number = counted[str(key)]
+        parts.append(Share(word, number, tone, before))
+        before += number
+    return Figure(title, icon, counted.total(), tuple(parts))
 
 
 def _plots() -> list[Plot]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
@@ -199,13 +200,14 @@ def _account_rows(query: QuerySet[Account]) -> Iterator[Need]:
 
 def _command_rows(query: QuerySet[Command]) -> Iterator[Need]:
     for command in query[:ROWS_PER_SOURCE]:
+        state = command.get_signature_state_display()
         yield Need(
             kind="unsigned-command",
             label="command",
             icon="draw",
             tone="warn",
             since=command.updated_at,
-            title=f"{command.name} does not run: signature {command.get_signature_state_display().lower()}",
+            title=f"{command.name} does not run: signature {state.lower()}",
             cause=command.signature_detail or "Only what the owner has signed runs.",
             act="Sign",
             url=reverse("admin:pipelines_command_change", args=[command.pk]),
@@ -230,7 +232,8 @@ def _key_rows(query: QuerySet[PinnedKey]) -> Iterator[Need]:
         )
 
 
-_SOURCES: tuple[tuple[str, Callable[[], QuerySet], Callable[..., Iterator[Need]]], ...] = (  # type: ignore[type-arg]
+_Source = tuple[str, Callable[[], QuerySet[Any]], Callable[..., Iterator[Need]]]
+_SOURCES: tuple[_Source, ...] = (
     ("held-reply", held_replies, _reply_rows),
     ("held-mail", held_mail, _mail_rows),
     ("interrupted-pipeline", interrupted_pipelines, _pipeline_rows),

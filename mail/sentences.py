@@ -37,19 +37,19 @@ TRUST: Mapping[str, str] = {
         "Nothing in it is signed. Anybody can write any name into the From line."
     ),
     TrustReason.SIGNATURE_NOT_TOP_LEVEL: (
-        "There is a signature, but it does not cover the whole message, so it says nothing about it."
+        "There is a signature, but it does not cover the whole message, so it proves nothing."
     ),
     TrustReason.MALFORMED_SIGNED: (
         "It claims to be signed, but is not built as a signed message has to be."
     ),
     TrustReason.UNPINNED_KEY: (
-        "It is signed by a key that nobody here has pinned. Whose key that is, it cannot prove itself."
+        "It is signed by a key that nobody here has pinned, and a key cannot prove whose it is."
     ),
     TrustReason.NO_IDENTITY: (
         "It does not name exactly one sender, so there is nobody whom it could be from."
     ),
     TrustReason.KEY_OF_SOMEONE_ELSE: (
-        "The signature is good, but the key is pinned to another contact than the one it says it is from."
+        "The signature is good, but its key is pinned to somebody else than the sender it names."
     ),
     TrustReason.BAD_SIGNATURE: (
         "The signature does not match the text: the message was changed after it was signed, "
@@ -78,7 +78,7 @@ TRUST: Mapping[str, str] = {
 
 #: What a rule means for the message, and what would change it.
 RULES: Mapping[str, str] = {
-    Rule.NO_IDENTITY: "Held: without exactly one sender there is nobody who could have a permission.",
+    Rule.NO_IDENTITY: "Held: without exactly one sender nobody could have a permission.",
     Rule.TRUST_TOO_LOW: (
         "The sender may start work, but this message does not prove who wrote it. "
         "It was held, and nothing was started."
@@ -89,17 +89,17 @@ RULES: Mapping[str, str] = {
     ),
     Rule.NO_TEXT: "The sender may start work, but it holds no new text that says what to do.",
     Rule.RECIPIENT_NOT_BOUND: (
-        "The signed text does not name this identity, so it might have been written to somebody else. "
-        "The sender can put the address or @handle into the first line."
+        "The signed text does not name this identity, so it might have been written to somebody "
+        "else. The sender can put the address or @handle into the first line."
     ),
     Rule.SIGNATURE_TOO_OLD: (
         "The sender may start work, but this was signed too long ago to start it today."
     ),
     Rule.REPLAYED: "The same signed text has started work before. One text starts work once, ever.",
     Rule.FIRST_PASS: (
-        "It was already in the mailbox when this account was added. Old mail starts nothing by itself."
+        "It was in the mailbox before this account was added. Old mail starts nothing by itself."
     ),
-    Rule.EXECUTE_PERMITTED: "The sender may start work here, and this message is proven to be theirs.",
+    Rule.EXECUTE_PERMITTED: "The sender may start work here, and the message is proven theirs.",
     Rule.READ_PERMITTED: "The sender may be read here. They may not start work.",
     Rule.NO_PERMISSION: "This sender has no permission here, so subject and text stay covered.",
     Rule.NO_WRITE: "Not sent: a recipient is not somebody this identity may write to.",

@@ -17,7 +17,7 @@ from teams.services import verification
 
 @admin.register(Event)
 class EventAdmin(PageAdmin):
-    """Everything that happened, newest first. Nothing here can be changed, and a change would show."""
+    """Everything that happened, newest first. A change to any of it would show."""
 
     page_template = "teams/event.html"
     empty_state = "The first act of anybody stands here, chained to all that follow."

@@ -53,7 +53,9 @@ def pages_of(console: Console) -> dict[str, str]:
     found["pipeline"] = path_in(console, console.find("#result_list th a, #result_list td a"))
     console.open("/admin/approvals/hold/")
     console.find("#result_list th a, #result_list td a").click()
-    review = console.driver.find_elements("css selector", "form[action$='/open/'] button, a.cs-wide")
+    review = console.driver.find_elements(
+        "css selector", "form[action$='/open/'] button, a.cs-wide"
+    )
     review[0].click()
     console.find(".cs-leaving")
     found["approval"] = path_in(console, None)

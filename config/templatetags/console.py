@@ -179,7 +179,7 @@ def event_tone(kind: str) -> str:
 
 @register.filter
 def short_actor(actor: str) -> str:
-    """Who did it, with a long id cut: `pipeline ab9f5a01`, `operator:olga`; feed.js does the same."""
+    """Who did it, a long id cut: `pipeline ab9f5a01`, `operator:olga`; feed.js does the same."""
     kind, _, name = actor.partition(":")
     if "." not in kind:
         return actor

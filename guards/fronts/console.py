@@ -60,7 +60,7 @@ def panels(page: str, request: HttpRequest, row: Model) -> list[Panel]:
     return [panel for panel in found if panel is not None]
 
 
-class ConsoleAdmin(ModelAdmin):
+class ConsoleAdmin(ModelAdmin[Any]):
     """A list that an operator reads: nothing is added, changed or deleted through the admin itself.
 
     `empty_state` says what to do when there is nothing yet. `actions` are off: acts are POST views.
@@ -97,11 +97,10 @@ class ConsoleAdmin(ModelAdmin):
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> TemplateResponse:
+    ) -> HttpResponse:
         """The list under its own name."""
         named = {"title": str(self.opts.verbose_name_plural).capitalize()}
-        response: TemplateResponse = super().changelist_view(request, named | (extra_context or {}))
-        return response
+        return super().changelist_view(request, named | (extra_context or {}))
 
     # --- acts -------------------------------------------------------------------------------------
 
@@ -187,7 +186,8 @@ class PageAdmin(ConsoleAdmin):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         row = self.page_row(request, object_id)
         if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            messages.warning(request, f"There is no {self.opts.verbose_name} {object_id}.")
+            return HttpResponseRedirect(reverse(self._name("changelist")))
         if not self.has_view_permission(request, row):
             raise PermissionDenied
         label = self.opts.label_lower
@@ -204,5 +204,5 @@ class PageAdmin(ConsoleAdmin):
             **self.page(request, row),
             **(extra_context or {}),
         }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         return TemplateResponse(request, self.page_template, context)

@@ -20,7 +20,9 @@ from mail.services import accounts as account_services
 
 STATE_LABELS = {"ok": "success", "failing": "danger", "disabled": "default", "new": "info"}
 
-_ONCE = "Typed here once: it goes into a file that only this program reads, never into the database."
+_ONCE = (
+    "Typed here once: it goes into a file that only this program reads, never into the database."
+)
 
 
 class AccountForm(ModelForm[Account]):
@@ -43,14 +45,7 @@ class AccountForm(ModelForm[Account]):
 
     class Meta:
         model = Account
-        exclude = (
-            "state",
-            "failures",
-            "last_error",
-            "last_success_at",
-            "next_poll_at",
-            "revision",
-        )
+        fields = ("identity", *sorted(account_services.EDITABLE - {"protocol"}))
         labels = {
             "secret_ref": "Secret reference",
             "smtp_host": "SMTP host",
@@ -93,13 +88,14 @@ class AccountForm(ModelForm[Account]):
             self.add_error("secret_ref", "Say where the password is found, or type it below.")
         return cleaned
 
-    def _get_validation_exclusions(self) -> set[str]:
+    def _get_validation_exclusions(self) -> set[str]:  # Django's own hook, unknown to its stubs
         """The service looks at the constraint on these two as well, and knows the field."""
-        return {*super()._get_validation_exclusions(), "sign_outbound", "preserves_mime"}
+        inherited: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]
+        return inherited | {"sign_outbound", "preserves_mime"}
 
     def _post_clean(self) -> None:
         """Ask the service's own check, and put what it says at the field that it names."""
-        super()._post_clean()
+        super()._post_clean()  # type: ignore[misc]
         if self.errors:
             return
         if self.cleaned_data.get("password"):
@@ -117,8 +113,11 @@ class AccountForm(ModelForm[Account]):
 
     def values(self) -> dict[str, Any]:
         """What the service takes; typed passwords are put away and become references."""
-        taken = {name: self.cleaned_data[name] for name in account_services.EDITABLE
-                 if name in self.cleaned_data}
+        taken = {
+            name: self.cleaned_data[name]
+            for name in account_services.EDITABLE
+            if name in self.cleaned_data
+        }
         for field, reference in (("password", "secret_ref"), ("smtp_password", "smtp_secret_ref")):
             if self.cleaned_data.get(field):
                 taken[reference] = secrets.store(self._kept_as(field), self.cleaned_data[field])
@@ -205,7 +204,8 @@ class AccountAdmin(ConsoleAdmin):
     ) -> HttpResponse:
         """Without the admin's own transaction: a typed password is written to its file first."""
         context = {"may_act": self.may_act(request), **(extra_context or {})}
-        response: HttpResponse = self._changeform_view(request, object_id, form_url, context)
+        view = self._changeform_view  # type: ignore[attr-defined]
+        response: HttpResponse = view(request, object_id, form_url, context)
         return response
 
     def save_model(
@@ -220,10 +220,10 @@ class AccountAdmin(ConsoleAdmin):
         obj.pk = saved.pk
         obj._state.adding = False
 
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """The event log is the one record."""
 
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """The event log is the one record."""
 
     def acts(self) -> Mapping[str, Act]:

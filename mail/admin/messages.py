@@ -47,7 +47,14 @@ class MessageAdmin(PageAdmin):
     page_template = "mail/message.html"
     empty_state = "Add an account, and its mail is read, judged and shown here."
     empty_icon = "inbox"
-    list_display = ("show_subject", "show_sender", "show_trust", "show_verdict", "rule", "show_where")
+    list_display = (
+        "show_subject",
+        "show_sender",
+        "show_trust",
+        "show_verdict",
+        "rule",
+        "show_where",
+    )
     list_display_links = ("show_subject",)
     list_filter = ("trust_level", "verdict", "rule", "trust_reason", "execution", "account")
     search_fields = ("sender", "sender_name", "message_id")
@@ -108,7 +115,7 @@ class MessageAdmin(PageAdmin):
         return "Revealed. That you looked is in the record."
 
     def release(self, request: HttpRequest, object_id: str) -> str:
-        """Let a held message through by a person's word; trust and permission stay what they are."""
+        """Let a held message through by a person's word; trust and permission stay as they are."""
         released = message_services.release(message_id=int(object_id), by=operator(request))
         if released.execution == Message.Execution.DUE:
             return "Released. It starts its work now."
@@ -145,7 +152,7 @@ class MessageAdmin(PageAdmin):
 def _neighbours(row: Message, reading: Reading) -> Mapping[str, object]:
     """Rows that belong to the message: thread, replies, recipients, parts, places."""
     siblings = Message.objects.none()
-    if row.thread_id:
+    if row.thread is not None:
         siblings = row.thread.messages.select_related("account").order_by("received_at")[:30]
     return {
         "recipients": list(row.recipients.all()),

@@ -1,4 +1,4 @@
-"""What the raw bytes of a message hold for a reader: new text apart from quotes, structure, source."""
+"""What the raw bytes of a message hold for a reader: new text apart, structure, source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reading:
 
 
 def read(message: Message) -> Reading:
-    """Parse the stored bytes again for the page; the row's own text stands in where they are gone."""
+    """Parse the stored bytes again; the row's own text stands in where they are gone."""
     new, quoted = split_reply(message.text)
     try:
         raw, parsed = selectors.raw(message), selectors.parsed(message)

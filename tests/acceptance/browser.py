@@ -38,7 +38,7 @@ class Console:
         self.find("#cs-live")
 
     def find(self, selector: str, text: str = "") -> WebElement:
-        """The first visible element of that selector that holds the text, as soon as it is there."""
+        """The first visible element of that selector that holds the text, once it is there."""
 
         def look(driver: webdriver.Chrome) -> WebElement | None:
             return driver.execute_script(
@@ -109,7 +109,7 @@ def chromium(
 
 
 def start_demo(installation: Installation) -> tuple[str, str]:
-    """Run `up --demo` until its mail is posted; the console's address and the operator's password."""
+    """Run `up --demo` until its mail is posted; its address and the operator's password."""
     port = free_port()
     process = installation.start("up", "--demo", "--port", str(port))
 

@@ -21,7 +21,7 @@ from guards.models import Contact, Decision, Identity, Permission, PinnedKey
 from guards.services.units import unit_of_work
 from guards.types import Subject
 from mail.gateways import blobs
-from mail.models import Account, Location, Message, Outbound, Part, Recipient, Thread, TrustRecord
+from mail.models import Account, Location, Message, Outbound, Part, Recipient, TrustRecord
 from pipelines.models import Command, Pipeline, Rule, Stage
 from teams.services.events import append_event
 
@@ -139,7 +139,8 @@ def fill() -> Sample:
         sender="bob@partners.example",
         sender_name="Bob",
         subject="Minutes of the meeting",
-        text="Hello Ada,\n\nthe minutes are attached.\n\nBob\n\nOn Mon, Ada wrote:\n> Could you send them?\n> Ada",
+        text="Hello Ada,\n\nthe minutes are attached.\n\nBob\n\n"
+        "On Mon, Ada wrote:\n> Could you send them?\n> Ada",
         raw=raw_mail(
             "bob@partners.example",
             "Minutes of the meeting",

@@ -1,0 +1,5 @@
+"""Signed commands, planning rules, and work as it went, in the console."""
+
+from pipelines.admin import commands, rules, work
+
+__all__ = ["commands", "rules", "work"]

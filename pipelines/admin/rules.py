@@ -1,0 +1,156 @@
+"""Planning rules: the form that checks before it saves, and the trial beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from guards.fronts.console import Act, ConsoleAdmin, operator
+from pipelines.admin.trials import recent_executables, trial_of
+from pipelines.exceptions import RuleInvalid
+from pipelines.models import Rule
+from pipelines.services import rules as rule_services
+
+
+class RuleForm(ModelForm[Rule]):
+    """A planning rule; the service says what is wrong with it, at the field."""
+
+    class Meta:
+        model = Rule
+        fields = ("name", "position", "is_active", "identity", "sender", "kind", "match", "calls")
+        help_texts = {
+            "position": "Rules are tried from the lowest; the first that fits plans the work.",
+            "identity": "Empty: for mail to any identity.",
+            "sender": "An exact address or a pattern. Empty: anybody who may execute.",
+            "match": "Words that must all occur in the signed text, or one RE2 expression.",
+            "calls": '[{"command": "greet", "args": {"name": {"group": "name"}}}]',
+        }
+        widgets = {"match": UnfoldAdminTextareaWidget(attrs={"rows": 2})}
+
+    def _post_clean(self) -> None:
+        """Ask the service's own check."""
+        super()._post_clean()  # type: ignore[misc]
+        if self.errors:
+            return
+        try:
+            rule_services.check_rule(**self.checked())
+        except RuleInvalid as problem:
+            top = (problem.field or "").split("[")[0].split(".")[0]
+            text = f"{problem.field}: {problem.detail}" if top != problem.field else problem.detail
+            self.add_error(top if top in self.fields else None, text)
+
+    def checked(self) -> dict[str, Any]:
+        """The fields that a check looks at."""
+        return {
+            name: self.cleaned_data[name] for name in ("name", "match", "calls", "kind", "sender")
+        }
+
+
+@admin.register(Rule)
+class RuleAdmin(ConsoleAdmin):
+    """Who may ask for what in which words."""
+
+    form = RuleForm
+    change_form_outer_after_template = "pipelines/rule_trial.html"
+    empty_state = (
+        "A rule turns signed words into calls of signed commands. Without one nothing is planned."
+    )
+    empty_icon = "rule"
+    list_display = (
+        "name",
+        "position",
+        "is_active",
+        "show_match",
+        "show_calls",
+        "hits",
+        "last_hit_at",
+    )
+    list_filter = ("is_active", "kind", "identity")
+    search_fields = ("name", "match", "sender")
+    fieldsets = (
+        (None, {"fields": (("name", "position", "is_active"),)}),
+        ("When", {"fields": (("identity", "sender"), "kind", "match")}),
+        ("Then", {"fields": ("calls",)}),
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A service stands behind the form."""
+        return bool(request.user.has_perm("pipelines.add_rule"))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A service stands behind the form."""
+        return bool(request.user.has_perm("pipelines.change_rule"))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """A rule is known by its name."""
+        return ("name",) if obj else ()
+
+    @display(description="When")
+    def show_match(self, rule: Rule) -> str:
+        """The match, shortened."""
+        return rule.match if len(rule.match) < 60 else f"{rule.match[:57]}…"
+
+    @display(description="Then")
+    def show_calls(self, rule: Rule) -> str:
+        """The commands in order."""
+        return " → ".join(str(call.get("command", "?")) for call in rule.calls)
+
+    def save_model(self, request: HttpRequest, obj: Rule, form: RuleForm, change: bool) -> None:
+        """The service saves."""
+        saved = rule_services.save_rule(
+            name=obj.name,
+            match=obj.match,
+            calls=obj.calls,
+            kind=obj.kind,
+            sender=obj.sender,
+            identity=obj.identity,
+            position=obj.position,
+            is_active=obj.is_active,
+            by=operator(request),
+        )
+        obj.pk = saved.pk
+        obj._state.adding = False
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """The event log is the one record."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """The event log is the one record."""
+
+    def acts(self) -> Mapping[str, Act]:
+        """Take it away."""
+        return {"remove": self.remove}
+
+    def remove(self, request: HttpRequest, object_id: str) -> str:
+        """The rule plans nothing any more."""
+        rule = Rule.objects.get(pk=object_id)
+        rule_services.remove_rule(name=rule.name, by=operator(request))
+        return f"The rule {rule.name} is gone."
+
+    def act_target(self, request: HttpRequest, object_id: str, act: str) -> str:
+        """Back to the list."""
+        return reverse("admin:pipelines_rule_changelist")
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """With the trial beside the form: `?message=ID` shows what all rules make of that mail."""
+        context = {
+            "may_act": self.may_act(request),
+            "trial": trial_of(request),
+            "recent_messages": recent_executables(),
+            **(extra_context or {}),
+        }
+        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
+        return response
