@@ -73,7 +73,9 @@ class SmtpKind:
             recipients=_texts(facts["recipients"]),
             payload=payload,
         )
-        return ContactResult(ContactOutcome(result.outcome.value), result.reason, _told(result))
+        return ContactResult(
+            ContactOutcome(result.outcome.value), str(result.reason), _told(result)
+        )
 
     def readback(
         self, subject: Subject, payload: bytes, facts: Mapping[str, object]

@@ -21,6 +21,33 @@ class LoopReason(StrEnum):
     RATE_LIMIT = "rate-limit"
 
 
+class SendReason(StrEnum):
+    """How a submission ended, and so why: the closed list. All but the first and the last three are
+    certain not to have left.
+    """
+
+    SMTP_250 = "smtp-250"
+    NO_RECIPIENTS = "no-recipients"
+    ADDRESS_INVALID = "address-invalid"
+    PAYLOAD_NOT_CANONICAL = "payload-not-canonical"
+    NOT_CONNECTED = "not-connected"
+    CERTIFICATE_REFUSED = "certificate-refused"
+    TLS_REQUIRED = "tls-required"
+    TLS_REFUSED = "tls-refused"
+    LOGIN_REFUSED = "login-refused"
+    REFUSED_BEFORE_DATA = "refused-before-data"
+    SENDER_REFUSED = "sender-refused"
+    RECIPIENTS_REFUSED = "recipients-refused"
+    MESSAGE_TOO_LARGE = "message-too-large"
+    EIGHT_BIT_NOT_SUPPORTED = "eight-bit-not-supported"
+    INTERNATIONAL_ADDRESS_NOT_SUPPORTED = "international-address-not-supported"
+    DATA_REFUSED = "data-refused"
+    REFUSED_AFTER_DATA = "refused-after-data"
+    CONNECTION_LOST_IN_DATA = "connection-lost-in-data"
+    CONNECTION_LOST_AFTER_DATA = "connection-lost-after-data"
+    UNEXPECTED_REPLY = "unexpected-reply"
+
+
 class Provider(StrEnum):
     """Which provider stands behind an account; it decides which headers may count."""
 

@@ -176,9 +176,9 @@ class SendOutcome(StrEnum):
 class SubmissionResult:
     """How one SMTP session ended.
 
-    `reason` is a stable word; `code` and `reply` are the server's last answer (its text cut to 200
-    characters), `refused` the recipients it did not take, by address with code and text.
-    `final_dot_sent` says whether the end of the message left this process.
+    `reason` is one of `mail.types.SendReason`; `code` and `reply` are the server's last answer (its
+    text cut to 200 characters), `refused` the recipients it did not take, by address with code and
+    text. `final_dot_sent` says whether the end of the message left this process.
     """
 
     outcome: SendOutcome

@@ -28,7 +28,7 @@ from mail.gateways.base import (
     Waker,
     readable,
 )
-from mail.types import FetchedMessage, MailboxState
+from mail.types import FetchedMessage, MailboxState, SendReason
 
 _validities = itertools.count(1)
 _HEADER_END = re.compile(rb"\r?\n\r?\n")
@@ -268,7 +268,7 @@ class MemorySubmission:
         with server.lock:
             server.submissions += 1
             if server.down:
-                return SubmissionResult(SendOutcome.FAILED, "not-connected")
+                return SubmissionResult(SendOutcome.FAILED, SendReason.NOT_CONNECTED)
             told, server.next_result = server.next_result, None
             if told is not None and not server.taken_with_next_result:
                 return told
@@ -278,14 +278,21 @@ class MemorySubmission:
                 if address in server.refused_recipients
             }
             if len(refused) == len(recipients):
-                return SubmissionResult(SendOutcome.FAILED, "recipients-refused", 550, "", refused)
+                return SubmissionResult(
+                    SendOutcome.FAILED, SendReason.RECIPIENTS_REFUSED, 550, "", refused
+                )
             taken = tuple(address for address in recipients if address not in refused)
             server.sent.append(SubmittedMail(envelope_from, taken, payload))
             for address in taken:
                 if address in server.passwords:
                     server.deliver(address, payload)
             return told or SubmissionResult(
-                SendOutcome.ACCEPTED, "smtp-250", 250, "taken", refused, final_dot_sent=True
+                SendOutcome.ACCEPTED,
+                SendReason.SMTP_250,
+                250,
+                "taken",
+                refused,
+                final_dot_sent=True,
             )
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from mail.gateways import tls
 from mail.gateways.base import Endpoint, SendOutcome, SubmissionResult
+from mail.types import SendReason
 
 #: Seconds for any one answer before the final dot.
 STEP_SECONDS = 30.0
@@ -30,7 +31,9 @@ _ADDRESS = re.compile(r"[^\s<>\0-\x1f\x7f]+@[^\s<>\0-\x1f\x7f]+")
 class _Ended(Exception):
     """The session is over before DATA began: certain, so `failed`."""
 
-    def __init__(self, reason: str, code: int | None = None, reply: bytes | str = b"") -> None:
+    def __init__(
+        self, reason: SendReason, code: int | None = None, reply: bytes | str = b""
+    ) -> None:
         super().__init__(reason)
         self.result = SubmissionResult(SendOutcome.FAILED, reason, code, _text(reply))
 
@@ -80,20 +83,20 @@ class _Session:
         try:
             self._smtp.login(endpoint.username, endpoint.password)
         except smtplib.SMTPAuthenticationError as error:
-            raise _Ended("login-refused", error.smtp_code, error.smtp_error) from error
+            raise _Ended(SendReason.LOGIN_REFUSED, error.smtp_code, error.smtp_error) from error
 
     def offer(self, recipients: Sequence[str], payload: bytes) -> dict[str, str]:
         """MAIL and RCPT; the recipients that were refused. All refused ends the session."""
         code, reply = self._command("mail", self._envelope_from, self._options(recipients, payload))
         if code != 250:
-            raise _Ended("sender-refused", code, reply)
+            raise _Ended(SendReason.SENDER_REFUSED, code, reply)
         refused: dict[str, str] = {}
         for recipient in recipients:
             code, reply = self._command("rcpt", recipient)
             if code not in (250, 251):
                 refused[recipient] = f"{code} {_text(reply)}"
         if len(refused) == len(recipients):
-            raise _Ended("recipients-refused", code, reply)
+            raise _Ended(SendReason.RECIPIENTS_REFUSED, code, reply)
         return refused
 
     def begin_data(self) -> None:
@@ -101,7 +104,7 @@ class _Session:
         self._limit(STEP_SECONDS)
         code, reply = self._smtp.docmd("DATA")
         if code != 354:
-            raise _Ended("data-refused", code, reply)
+            raise _Ended(SendReason.DATA_REFUSED, code, reply)
 
     def deliver(self, payload: bytes, refused: dict[str, str]) -> SubmissionResult:
         """The bytes, then the final dot, then the one answer that counts."""
@@ -119,7 +122,9 @@ class _Session:
         except (smtplib.SMTPException, OSError) as error:
             return SubmissionResult(
                 SendOutcome.UNKNOWN,
-                "connection-lost-after-data" if dot_sent else "connection-lost-in-data",
+                SendReason.CONNECTION_LOST_AFTER_DATA
+                if dot_sent
+                else SendReason.CONNECTION_LOST_IN_DATA,
                 reply=_text(str(error)),
                 refused=refused,
                 final_dot_sent=dot_sent,
@@ -163,15 +168,15 @@ class _Session:
         limit = self._smtp.esmtp_features.get("size", "")
         if self._smtp.has_extn("size"):
             if limit.isdigit() and 0 < int(limit) < len(payload):
-                raise _Ended("message-too-large", reply=f"the server takes {limit} bytes")
+                raise _Ended(SendReason.MESSAGE_TOO_LARGE, reply=f"the server takes {limit} bytes")
             options.append(f"SIZE={len(payload)}")
         if not payload.isascii():
             if not self._smtp.has_extn("8bitmime"):
-                raise _Ended("eight-bit-not-supported")
+                raise _Ended(SendReason.EIGHT_BIT_NOT_SUPPORTED)
             options.append("BODY=8BITMIME")
         if not all(address.isascii() for address in (self._envelope_from, *recipients)):
             if not self._smtp.has_extn("smtputf8"):
-                raise _Ended("international-address-not-supported")
+                raise _Ended(SendReason.INTERNATIONAL_ADDRESS_NOT_SUPPORTED)
             self._smtp.command_encoding = "utf-8"
             options.append("SMTPUTF8")
         return options
@@ -194,31 +199,39 @@ def _secure(made: smtplib.SMTP, endpoint: Endpoint, context: ssl.SSLContext) -> 
     if made.has_extn("starttls"):
         code, reply = made.starttls(context=context)
         if code != 220:
-            raise _Ended("tls-refused", code, reply)
+            raise _Ended(SendReason.TLS_REFUSED, code, reply)
         made.ehlo_or_helo_if_needed()
     elif not endpoint.may_be_plaintext:
-        raise _Ended("tls-required", reply=f"{endpoint.host} offers no STARTTLS")
+        raise _Ended(SendReason.TLS_REQUIRED, reply=f"{endpoint.host} offers no STARTTLS")
 
 
 def _check(envelope_from: str, recipients: Sequence[str], payload: bytes) -> None:
     """Refuse what would mean something else on the wire than it does here."""
     if not recipients:
-        raise _Ended("no-recipients")
+        raise _Ended(SendReason.NO_RECIPIENTS)
     for address in (envelope_from, *recipients):
         if not _ADDRESS.fullmatch(address):
-            raise _Ended("address-invalid", reply=f"{address!r} cannot stand in an envelope")
+            raise _Ended(
+                SendReason.ADDRESS_INVALID, reply=f"{address!r} cannot stand in an envelope"
+            )
     if _BARE.search(payload):
-        raise _Ended("payload-not-canonical", reply="a bare CR or LF would end up as another text")
+        raise _Ended(
+            SendReason.PAYLOAD_NOT_CANONICAL, reply="a bare CR or LF would end up as another text"
+        )
 
 
 def _before_data(error: Exception) -> SubmissionResult:
     """A broken session whose DATA did not begin: nothing can have been accepted."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return SubmissionResult(
-            SendOutcome.FAILED, "certificate-refused", reply=_text(error.verify_message)
+            SendOutcome.FAILED, SendReason.CERTIFICATE_REFUSED, reply=_text(error.verify_message)
         )
     code = getattr(error, "smtp_code", None)
-    reason = "refused-before-data" if isinstance(code, int) and code >= 400 else "not-connected"
+    reason = (
+        SendReason.REFUSED_BEFORE_DATA
+        if isinstance(code, int) and code >= 400
+        else SendReason.NOT_CONNECTED
+    )
     return SubmissionResult(
         SendOutcome.FAILED,
         reason,
@@ -229,11 +242,11 @@ def _before_data(error: Exception) -> SubmissionResult:
 
 def _final(code: int, reply: bytes, refused: dict[str, str]) -> SubmissionResult:
     if code == 250:
-        outcome, reason = SendOutcome.ACCEPTED, "smtp-250"
+        outcome, reason = SendOutcome.ACCEPTED, SendReason.SMTP_250
     elif 400 <= code <= 599:
-        outcome, reason = SendOutcome.FAILED, f"smtp-{code}"
+        outcome, reason = SendOutcome.FAILED, SendReason.REFUSED_AFTER_DATA
     else:
-        outcome, reason = SendOutcome.UNKNOWN, "unexpected-reply"
+        outcome, reason = SendOutcome.UNKNOWN, SendReason.UNEXPECTED_REPLY
     return SubmissionResult(outcome, reason, code, _text(reply), refused, final_dot_sent=True)
 
 

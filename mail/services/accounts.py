@@ -207,6 +207,9 @@ def _look_around(account: Account, mailbox: Mailbox) -> list[Check]:
             checks.append(Check(f"folder {folder}", True, f"{state.exists} messages"))
         except TransportError as error:
             checks.append(Check(f"folder {folder}", False, error.detail))
+    if account.tls_skip_verify and account.host not in LOOPBACK_HOSTS:
+        advice = "certificates are not checked: anybody on the way can read along. Switch it off"
+        checks.append(Check("certificates", False, advice))
     for capability, without in _WISHES.items():
         has = capability in mailbox.capabilities
         checks.append(Check(capability, has, "" if has else without))

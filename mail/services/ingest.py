@@ -12,13 +12,16 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 
 import structlog
 from django.db import DatabaseError, DataError
 from django.utils import timezone
 
 from guards import openpgp
+from guards.exceptions import CountersignError
 from guards.selectors import contact_book, execute_not_before, replay_known
+from guards.services import keys
 from guards.services.units import unit_of_work
 from guards.types import SignedStructure, TransportFacts
 from mail import admission
@@ -31,6 +34,9 @@ from mail.services.leases import Lease
 from mail.types import FetchedMessage, IngestReport, MimeNode, ParsedMessage
 
 log = structlog.get_logger(__name__)
+
+#: Attached keys of one message that are looked at.
+KEYS_OF_ONE_MAIL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ def store_batch(
     prepared = _prepare(account, position, new)
     places = {sha256: [copy.uid for copy in copies] for sha256, copies in by_digest.items()}
     _store(account, lease, position, prepared, places)
+    _keep_attached_keys(account, prepared)
     return _report(len(fetched), prepared)
 
 
@@ -265,6 +272,20 @@ def _place(account: Account, position: Position, places: dict[str, list[int]]) -
         ],
         ignore_conflicts=True,
     )
+
+
+def _keep_attached_keys(account: Account, prepared: Iterable[Prepared]) -> None:
+    """Keys that came with mail wait for a person; they count in no verdict (pgp-verify-19)."""
+    for one in prepared:
+        attached = (part for part in one.parsed.parts if part.type == "application/pgp-keys")
+        for part in islice(attached, KEYS_OF_ONE_MAIL):
+            sender = one.parsed.sender.address if one.parsed.sender else ""
+            try:
+                keys.record_candidate(
+                    key=part.content, seen_from=sender, source=f"mail to {account.name}"
+                )
+            except CountersignError as error:
+                log.warning("mail.key_not_read", account=account.name, reason=error.code)
 
 
 def _report(fetched: int, prepared: Iterable[Prepared]) -> IngestReport:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from email.message import EmailMessage
+from email.policy import SMTP
 
 import pytest
 
-from guards.models import Decision
+from guards.models import CandidateKey, Decision
 from guards.services import keys as pins
 from guards.services import replay
 from guards.types import Subject
@@ -17,6 +19,7 @@ from mail.models import Location, Message, TrustRecord
 from mail.services import messages, polling
 from mail.signals import message_admitted
 from teams.models import Event
+from tests.keys import public_key
 from tests.mail.factories import OPERATOR, AccountFactory, make_contact, make_mail, make_signed
 
 pytestmark = pytest.mark.django_db
@@ -240,6 +243,25 @@ def test_bytes_that_were_changed_in_the_store_are_an_error_and_never_returned(se
     Path(storages["mail"].path(blobs.name_of(message.sha256))).write_bytes(b"something else")
     with pytest.raises(RawMissing):
         selectors.raw(message)
+
+
+@pytest.mark.fault("pgp-verify-19")
+def test_an_attached_key_waits_for_a_person_and_counts_for_nothing(settled, mail_server, keys):
+    made = EmailMessage(policy=SMTP)
+    made["From"], made["To"], made["Subject"] = "alice@example.org", USER, "my key"
+    made.set_content("Here it is.\n")
+    made.add_attachment(
+        public_key(keys.alice, armor=True), maintype="application", subtype="pgp-keys"
+    )
+    take(settled, mail_server, made.as_bytes())
+    candidate = CandidateKey.objects.get()
+    assert (candidate.fingerprint, candidate.seen_from) == (
+        keys.alice.fingerprint,
+        "alice@example.org",
+    )
+    make_contact(settled.identity, "alice@example.org", "rwx")
+    take(settled, mail_server, make_signed(keys.alice, "run\n"))
+    assert Message.objects.latest("pk").trust_reason == "unpinned-key"
 
 
 def test_a_large_batch_is_synced_as_a_whole(settled, mail_server):
