@@ -31,10 +31,13 @@ from cryptography.x509.oid import NameOID
 from proxyprotocol.reader import ProxyProtocolReader
 from pymap.backend.dict import DictBackend
 from pymap.backend.dict import Identity as PymapIdentity
+from pymap.backend.dict import mailbox as pymap_mailboxes
 from pymap.backend.dict.mailbox import MailboxData
+from pymap.concurrent import Event
 from pymap.imap import IMAPServer, IMAPService
 from pymap.parsing.message import AppendMessage
 from pymap.parsing.specials import Flag
+from pymap.selected import SelectedMailbox
 from pymap.user import UserMetadata
 
 LOOPBACK = "127.0.0.1"
@@ -99,6 +102,23 @@ def make_certificate(directory: Path, addresses: Sequence[str] = (LOOPBACK,)) ->
     )
     certificate.write_bytes(built.public_bytes(serialization.Encoding.PEM))
     return certificate, key
+
+
+class _Mailbox(MailboxData):
+    """pymap's mailbox in memory, with two things that clients expect."""
+
+    @property
+    def permanent_flags(self) -> frozenset[Flag]:
+        """Clients may set keywords of their own."""
+        known = (b"\\Seen", b"\\Answered", b"\\Flagged", b"\\Deleted", b"\\Draft", b"\\*")
+        return frozenset(Flag(name) for name in known)
+
+    async def update_selected(
+        self, selected: SelectedMailbox, *, wait_on: Event | None = None
+    ) -> SelectedMailbox:
+        """IDLE tells at once what came between the last command and itself."""
+        has_news = selected.mod_sequence != self._mod_sequences.highest
+        return await super().update_selected(selected, wait_on=None if has_news else wait_on)
 
 
 class Journal:
@@ -251,11 +271,8 @@ def _port(server: asyncio.AbstractServer) -> int:
 
 
 def _pymap_arguments(certificate: Path, key: Path) -> Any:
-    """pymap reads its settings from a command line only."""
-    # Clients may set keywords of their own.
-    known = (b"\\Seen", b"\\Answered", b"\\Flagged", b"\\Deleted", b"\\Draft", b"\\*")
-    flags = frozenset(Flag(name) for name in known)
-    MailboxData.permanent_flags = property(lambda _: flags)  # type: ignore[assignment,method-assign]
+    """pymap reads its settings from a command line only, and makes its mailboxes by name."""
+    pymap_mailboxes.MailboxData = _Mailbox  # type: ignore[misc]
     parser = ArgumentParser()
     IMAPService.add_arguments(parser)
     DictBackend.add_subparser("dict", parser.add_subparsers(dest="backend"))

@@ -99,10 +99,10 @@ def _accounts() -> Iterator[Finding]:
         yield warning("accounts", "there is none", "Add one in the console, under Accounts.")
     for account in watched:
         for check in accounts.test_connection(account_id=account.pk):
-            name = f"account {account.name}: {check.name}"
+            name = f"account {account.name}: {check.check}"
             if check.ok:
                 yield ok(name, check.detail)
-            elif check.name.startswith(_ACCOUNT_NEEDS):
+            elif check.check.startswith(_ACCOUNT_NEEDS):
                 yield fault(name, check.detail, "Correct the account in the console.")
             else:
                 yield warning(name, check.detail, "The account works; this part of it does not.")

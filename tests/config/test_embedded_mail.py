@@ -22,7 +22,7 @@ from config.embedded_mail import (
 )
 
 ALICE = Mailbox("alice@x.test", "alice's password")
-BOB = Mailbox("Bob@x.test", "bob's password")
+BOB = Mailbox("bob@x.test", "bob's password")
 BRIDGE = Mailbox("bridge@x.test", "the bridge's password", takes_smtp=False)
 RAW = b"From: alice@x.test\r\nTo: bob@x.test\r\nMessage-ID: <1@x.test>\r\n\r\nhello\r\n"
 
@@ -73,6 +73,25 @@ def test_what_smtp_accepts_lies_in_the_inbox_and_in_the_journal(
     assert serve(client) == RAW
     [line] = read_journal(short_directory / "accepted.jsonl")
     assert (line["message_id"], line["to"], line["size"]) == ("1@x.test", ["BOB@x.test"], len(RAW))
+
+
+def test_idle_tells_at_once_what_came_before_it(serve):
+    """A client that looked, was overtaken by a mail, and then idles must hear of it."""
+
+    def client(ports: Ports, tls: ssl.SSLContext) -> bytes:
+        with _imap(ports, tls, False, BOB) as watching, _imap(ports, tls, False, BOB) as other:
+            watching.select("INBOX")
+            watching.uid("SEARCH", "ALL")
+            assert other.append("INBOX", "", "", RAW)[0] == "OK"
+            watching.send(b"A1 IDLE\r\n")
+            watching.sock.settimeout(10)
+            lines = [watching.readline(), watching.readline()]
+            watching.send(b"DONE\r\n")
+            while not watching.readline().startswith(b"A1 "):
+                pass
+            return b"".join(lines)
+
+    assert b"* 1 EXISTS" in serve(client)
 
 
 def test_the_bridge_takes_no_smtp_but_an_append(serve, short_directory: Path):
