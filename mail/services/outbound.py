@@ -12,7 +12,6 @@ from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 from django.db import IntegrityError
 from django.utils import timezone
 
@@ -26,12 +25,12 @@ from guards.selectors import contact_book
 from guards.services import decisions
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdict
-from mail import admission, compose
+from mail import compose
 from mail.exceptions import ReplyRefused
 from mail.models import Account, Message, Outbound
-from mail.services import records
+from mail.services import answering, records
 from mail.signals import outbound_changed
-from mail.types import ComposedMail, LoopReason
+from mail.types import ComposedMail
 from teams.services.events import append_event
 
 log = structlog.get_logger(__name__)
@@ -39,8 +38,6 @@ log = structlog.get_logger(__name__)
 KIND = "mail.smtp"
 #: Characters of a subject that a reply repeats.
 SUBJECT_LIMIT = 800
-#: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
-_PIPELINES = ("pipelines.pipeline", "pipelines.stage")
 #: After so long a submission that has no effect was cut off before it could have one.
 _CUT_OFF_AFTER = timedelta(minutes=10)
 
@@ -58,7 +55,7 @@ def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) 
     earlier = _of_origin(origin)
     if earlier is not None:
         return _rewrite(earlier, text, executes)
-    _refuse_unless_answerable(message, origin, executes)
+    answering.refuse_unless_answerable(message, origin, executes)
     draft = Outbound(
         account=message.account,
         in_reply_to=message,
@@ -67,7 +64,7 @@ def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) 
         origin_id=origin.id,
         to=[message.sender],
         message_id=_new_message_id(sender_address(message.account)),
-        automatic=origin.type in _PIPELINES,
+        automatic=origin.type in answering.PIPELINES,
         executes=executes,
     )
     composed = composed_reply(draft, message=message, text=text, sign=None)
@@ -249,7 +246,7 @@ def _take_place(outbound: Outbound, identity: Identity, from_state: str) -> bool
     """Under the identity's lock: a place below the hourly cap, or the queue."""
     with unit_of_work():
         Identity.objects.select_for_update().get(pk=identity.pk)
-        if outbound.automatic and _sent_this_hour(identity) >= _hourly_cap():
+        if outbound.automatic and answering.is_hour_full(identity):
             move(outbound, Status.QUEUED, from_states=(Status.DRAFT,), reason="rate-limit")
             return False
         if not move(outbound, Status.SENDING, from_states=(from_state,)):
@@ -262,7 +259,7 @@ def _judgement(outbound: Outbound) -> Judgement:
     """A pipeline may answer its own requester; anybody else needs `w` for each recipient."""
     if not outbound.account.identity.is_active:
         raise ReplyRefused("the identity of this account is not active", rule="identity-inactive")
-    if outbound.origin_type in _PIPELINES:
+    if outbound.origin_type in answering.PIPELINES:
         evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
         return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)
     book, identity_id = contact_book(), outbound.account.identity_id
@@ -274,57 +271,6 @@ def _judgement(outbound: Outbound) -> Judgement:
             f"{judged.rule}: not every recipient may be written to", rule=judged.rule
         )
     return judged
-
-
-def _refuse_unless_answerable(message: Message, origin: Subject, executes: bool) -> None:
-    if not message.sender:
-        raise ReplyRefused("there is no single sender to answer", rule=LoopReason.NO_IDENTITY)
-    if message.sender.lower() in admission.own_addresses():
-        raise ReplyRefused("our own mail is not answered", rule=LoopReason.OWN_ADDRESS)
-    if not message.account.smtp_host:
-        raise ReplyRefused(
-            f"account {message.account.name} has no SMTP host: set one to answer from it",
-            rule="no-smtp",
-        )
-    if origin.type not in _PIPELINES:
-        return
-    if message.loop_reason:
-        raise ReplyRefused(
-            f"mail of this kind is not answered automatically: {message.loop_reason}",
-            rule=message.loop_reason,
-        )
-    if not executes:
-        _refuse_above_daily_caps(message)
-
-
-def _refuse_above_daily_caps(message: Message) -> None:
-    """What did no work is answered rarely: per sender, and per domain for senders that change."""
-    recent = Outbound.objects.filter(
-        automatic=True, executes=False, created_at__gte=timezone.now() - timedelta(days=1)
-    ).exclude(status__in=(Status.CANCELLED, Status.REJECTED))
-    domain = message.sender.rpartition("@")[2]
-    to_sender = recent.filter(in_reply_to__sender__iexact=message.sender)
-    to_domain = recent.filter(in_reply_to__sender__iendswith=f"@{domain}")
-    if (
-        to_sender.count() >= settings.AUTO_REPLIES_PER_SENDER_PER_DAY
-        or to_domain.count() >= settings.AUTO_REPLIES_PER_DOMAIN_PER_DAY
-    ):
-        raise ReplyRefused(
-            "this sender or its domain was answered automatically today", rule=LoopReason.RATE_LIMIT
-        )
-
-
-def _sent_this_hour(identity: Identity) -> int:
-    since = timezone.now() - timedelta(hours=1)
-    return (
-        Outbound.objects.filter(account__identity=identity, automatic=True, submitted_at__gte=since)
-        .exclude(status=Status.QUEUED)
-        .count()
-    )
-
-
-def _hourly_cap() -> int:
-    return int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
 
 
 def _rewrite(outbound: Outbound, text: str, executes: bool) -> Outbound:

@@ -1,0 +1,66 @@
+"""Which mail may be answered, and how often: the loop guard and the caps (invariant 22)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from guards.models import Identity
+from guards.types import Subject
+from mail import admission
+from mail.exceptions import ReplyRefused
+from mail.models import Message, Outbound
+from mail.types import LoopReason
+
+#: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
+PIPELINES = ("pipelines.pipeline", "pipelines.stage")
+
+
+def refuse_unless_answerable(message: Message, origin: Subject, executes: bool) -> None:
+    """ReplyRefused, with the rule, for a message that this origin must not answer."""
+    if not message.sender:
+        raise ReplyRefused("there is no single sender to answer", rule=LoopReason.NO_IDENTITY)
+    if message.sender.lower() in admission.own_addresses():
+        raise ReplyRefused("our own mail is not answered", rule=LoopReason.OWN_ADDRESS)
+    if not message.account.smtp_host:
+        raise ReplyRefused(
+            f"account {message.account.name} has no SMTP host: set one to answer from it",
+            rule="no-smtp",
+        )
+    if origin.type not in PIPELINES:
+        return
+    if message.loop_reason:
+        raise ReplyRefused(
+            f"mail of this kind is not answered automatically: {message.loop_reason}",
+            rule=message.loop_reason,
+        )
+    if not executes:
+        _refuse_above_daily_caps(message)
+
+
+def _refuse_above_daily_caps(message: Message) -> None:
+    """What did no work is answered rarely: per sender, and per domain for senders that change."""
+    recent = Outbound.objects.filter(
+        automatic=True, executes=False, created_at__gte=timezone.now() - timedelta(days=1)
+    ).exclude(status__in=(Outbound.Status.CANCELLED, Outbound.Status.REJECTED))
+    domain = message.sender.rpartition("@")[2]
+    to_sender = recent.filter(in_reply_to__sender__iexact=message.sender)
+    to_domain = recent.filter(in_reply_to__sender__iendswith=f"@{domain}")
+    if (
+        to_sender.count() >= settings.AUTO_REPLIES_PER_SENDER_PER_DAY
+        or to_domain.count() >= settings.AUTO_REPLIES_PER_DOMAIN_PER_DAY
+    ):
+        raise ReplyRefused(
+            "this sender or its domain was answered automatically today", rule=LoopReason.RATE_LIMIT
+        )
+
+
+def is_hour_full(identity: Identity) -> bool:
+    """Whether the identity has sent as many automatic replies within an hour as it may."""
+    since = timezone.now() - timedelta(hours=1)
+    sent = Outbound.objects.filter(
+        account__identity=identity, automatic=True, submitted_at__gte=since
+    ).exclude(status=Outbound.Status.QUEUED)
+    return sent.count() >= int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
