@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
 
 from guards.exceptions import CountersignError, InvalidInput
 from teams import frames, selectors
@@ -20,6 +22,8 @@ from teams.tailer import Subscription, tailer
 from teams.types import LogHead
 from teams.window import Window
 
+logger = logging.getLogger(__name__)
+
 #: A ping, and another look at who reads, at least this often in seconds.
 PING_SECONDS = 15.0
 #: Events read at once while a client catches up.
@@ -27,6 +31,8 @@ PAGE = 100
 #: Close codes: a request that makes no sense, and a reader who may not (any more).
 BAD_REQUEST = 4400
 NOT_ALLOWED = 4401
+#: The database is away: the client comes back with its cursor (RFC 6455's registry: try again).
+TRY_AGAIN = 1013
 #: An acknowledgement is some twenty bytes.
 _LARGEST_MESSAGE = 1_000
 
@@ -108,6 +114,9 @@ class FeedConsumer(AsyncWebsocketConsumer):
                 await self._send_new()
         except CountersignError as problem:
             await self._end(problem, NOT_ALLOWED)
+        except DatabaseError:
+            logger.warning("a feed ends: the database is not reachable", exc_info=True)
+            await self.close(code=TRY_AGAIN)
 
     async def _send_new(self) -> None:
         while not self._window.suspended:
