@@ -129,7 +129,7 @@ class Journal:
 
     def append(self, envelope: Envelope) -> None:
         """Write one accepted message down: its envelope, Message-ID, SHA-256 and size."""
-        content = bytes(envelope.content or b"")
+        content = _content(envelope)
         header = BytesHeaderParser(policy=compat32).parsebytes(content)
         line = {
             "at": datetime.now(UTC).isoformat(),
@@ -143,6 +143,12 @@ class Journal:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _content(envelope: Envelope) -> bytes:
+    """The message as it came: aiosmtpd decodes nothing unless asked to."""
+    content = envelope.content or b""
+    return content.encode() if isinstance(content, str) else bytes(content)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
@@ -170,7 +176,7 @@ class _Delivery:
     async def handle_DATA(self, smtp: SMTP, session: Session, envelope: Envelope) -> str:
         self._server.journal.append(envelope)
         for address in envelope.rcpt_tos:
-            await self._server.deliver(address, bytes(envelope.content or b""))
+            await self._server.deliver(address, _content(envelope))
         return "250 2.0.0 accepted"
 
 

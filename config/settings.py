@@ -212,8 +212,8 @@ WHITENOISE_USE_FINDERS = True
 
 # --- Trust and keys -------------------------------------------------------------------------------
 
-# Who signs commands: the 40 hex digits of the owner's primary key. Never in the database. Without this
-# and OWNER_HANDLE no command runs, quietly.
+# Who signs commands: the 40 hex digits of the owner's primary key. Never in the database. Without
+# this and OWNER_HANDLE no command runs, quietly.
 OWNER_FINGERPRINT = env.str("OWNER_FINGERPRINT", default="")
 # Who signs commands, as a handle that ethos files resolve. Never beside OWNER_FINGERPRINT.
 OWNER_HANDLE = env.str("OWNER_HANDLE", default="")

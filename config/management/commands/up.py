@@ -56,7 +56,7 @@ class Command(BaseCommand):
         checkpoints.ensure_key()
         self._create_operator()
         connections.close_all()
-        os.environ.setdefault("LOG_LEVEL", "WARNING")  # for the children; the console shows the rest
+        os.environ.setdefault("LOG_LEVEL", "WARNING")  # the console shows the rest
         supervisor = Supervisor(self._say)
         stop = _stop_on_signal()
         try:
@@ -126,7 +126,7 @@ class Command(BaseCommand):
         if users.filter(is_superuser=True).exists():
             return
         password = secrets.token_urlsafe(12)
-        users.create_superuser(username="operator", password=password)  # type: ignore[attr-defined]
+        users.create_superuser(username="operator", password=password)
         self._say(f"Your login (shown once): operator / {password}")
 
     def _say(self, line: str) -> None:
