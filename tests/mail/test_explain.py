@@ -265,3 +265,13 @@ def test_the_shell_sees_2_for_usage_and_0_for_any_bytes(tmp_path: Path) -> None:
         failed = run(*wrong)
         assert (failed.returncode, failed.stdout) == (2, "")
         assert failed.stderr
+
+
+def test_without_gnupg_a_signature_is_unverified_and_the_exit_is_0(
+    signed_letter: Path, key_file: Path
+) -> None:
+    pin = f"alice@example.org={key_file}"
+    done = run(str(signed_letter), "--contact", "alice@example.org=rwx", "--pin", pin, PATH="/none")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["trust"]["reason"]) == (0, "verifier-unavailable")
+    assert answer["decision"]["rule"] == "trust-too-low"
