@@ -1,10 +1,13 @@
-"""What `make setup` does beside installing: it writes `.env` once. Runs without Django.
+"""What `make setup` does beside installing: `.env` and the artifact key, once. Without Django.
 
-Run it as `python -m config.setup`. An `.env` that exists is kept, and only what it lacks is added.
+Run it as `python -m config.setup`. An `.env` that exists is kept, and only what it lacks is added; a
+key that exists is never touched, since what it encrypted could not be read any more.
 """
 
 from __future__ import annotations
 
+import base64
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -35,11 +38,29 @@ def add_settings(path: Path, settings: dict[str, str]) -> list[str]:
     return list(missing)
 
 
+def create_artifact_key(path: Path) -> bool:
+    """Write a new Fernet key (0600) where there is none; whether it wrote one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="ascii", opener=_private) as file:
+            file.write(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode() + "\n")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def main() -> int:
-    """Write `.env` with a fresh SECRET_KEY where there is none. Exit code 0."""
+    """Write `.env` with a fresh SECRET_KEY, and the artifact key, where there is none. Code 0."""
     added = add_settings(BASE_DIR / ".env", {"SECRET_KEY": secrets.token_urlsafe(50)})
     if added:
         sys.stdout.write(f"wrote {', '.join(added)} to .env\n")
+    named = names_in((BASE_DIR / ".env").read_text(encoding="utf-8")) | set(os.environ)
+    if not named & {"DATA_DIR", "ARTIFACT_KEY_REF"}:
+        create_artifact_key(BASE_DIR / "var" / "keys" / "artifact.key")
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cryptography.fernet import Fernet
+
 from config import setup
 
 
@@ -26,4 +28,14 @@ def test_a_second_run_changes_nothing(tmp_path: Path):
     setup.add_settings(path, {"SECRET_KEY": "x"})
     before = path.read_bytes()
     assert setup.add_settings(path, {"SECRET_KEY": "y"}) == []
+    assert path.read_bytes() == before
+
+
+def test_the_artifact_key_is_made_once_and_private(tmp_path: Path):
+    path = tmp_path / "keys" / "artifact.key"
+    assert setup.create_artifact_key(path)
+    before = path.read_bytes()
+    assert Fernet(before.strip())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not setup.create_artifact_key(path)
     assert path.read_bytes() == before
