@@ -1,7 +1,7 @@
 """What `make setup` does beside installing: `.env` and the artifact key, once. Without Django.
 
-Run it as `python -m config.setup`. An `.env` that exists is kept, and only what it lacks is added; a
-key that exists is never touched, since what it encrypted could not be read any more.
+Run it as `python -m config.setup`. An `.env` that exists is kept, and only what it lacks is added. A
+key that exists is never touched: what it encrypted could not be read any more.
 """
 
 from __future__ import annotations
@@ -42,15 +42,11 @@ def create_artifact_key(path: Path) -> bool:
     """Write a new Fernet key (0600) where there is none; whether it wrote one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="ascii", opener=_private) as file:
-            file.write(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode() + "\n")
+        path.touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         return False
+    path.write_bytes(base64.urlsafe_b64encode(secrets.token_bytes(32)) + b"\n")
     return True
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def main() -> int:
