@@ -45,5 +45,5 @@ lock: setup
 	for name in check run demo test; do \
 		constraint=$$(test $$name = check || echo "-c requirements/check.txt"); \
 		$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-			--no-emit-index-url requirements/$$name.in -o requirements/$$name.txt $$constraint; \
+			requirements/$$name.in -o requirements/$$name.txt $$constraint; \
 	done
