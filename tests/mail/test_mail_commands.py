@@ -59,6 +59,13 @@ def test_an_account_that_cannot_be_read_is_exit_1_and_the_others_are_read(accoun
     assert next(line for line in lines if not line["ok"])["code"] == "mail-login-refused"
 
 
+def test_an_account_that_a_watcher_reads_is_left_to_it(account):
+    lease = leases.acquire(account_id=account.pk, watching=True)
+    assert poll() == (0, [{**poll()[1][0], "account": "agent", "ok": True, "held": True}])
+    leases.release(lease=lease)
+    assert poll()[1][0]["held"] is False
+
+
 @pytest.fixture
 def enqueued(monkeypatch):
     """What was put onto the queue."""

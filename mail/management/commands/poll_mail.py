@@ -10,8 +10,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from guards.exceptions import CountersignError
+from mail.exceptions import LeaseHeld
 from mail.models import Account
 from mail.services import polling
+from mail.types import IngestReport
 
 
 class Command(BaseCommand):
@@ -50,13 +52,17 @@ def account_by_name(name: str) -> Account:
 def _poll(account: Account) -> dict[str, Any]:
     try:
         report = polling.poll(account_id=account.pk)
+    except LeaseHeld:
+        return {"account": account.name, "ok": True, "held": True, **asdict(IngestReport())}
     except CountersignError as error:
         return {"account": account.name, "ok": False, "code": error.code, "error": error.detail}
-    return {"account": account.name, "ok": True, **asdict(report)}
+    return {"account": account.name, "ok": True, "held": False, **asdict(report)}
 
 
 def _sentence(result: dict[str, Any]) -> str:
     if not result["ok"]:
         return f"{result['account']}: {result['error']}"
+    if result["held"]:
+        return f"{result['account']}: another process reads it right now"
     counts = ("fetched", "stored", "known", "quarantined", "admitted")
     return f"{result['account']}: " + ", ".join(f"{result[name]} {name}" for name in counts)
