@@ -222,6 +222,8 @@ _FIELD_ORDER = (
     ("account", "Account"),
     ("signed", "Signed"),
     ("automatic", "Marked as automatic"),
+    ("size", "Bytes"),
+    ("mime_sha256", "SHA-256 of it all"),
 )
 _ELSEWHERE = frozenset({"text", "attachments", "source"})
 

@@ -10,6 +10,7 @@ from typing import Any
 from django import template
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -149,6 +150,13 @@ def loop_sentence(reason: str) -> str:
 def pretty_json(value: Any) -> str:
     """JSON for a person."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True, default=str)
+
+
+@register.filter
+def readable_date(text: object) -> str:
+    """A stored ISO time in the operator's zone; any other text as it is."""
+    at = parse_datetime(text) if isinstance(text, str) else None
+    return f"{timezone.localtime(at):%a, %d %b %Y %H:%M:%S %z}" if at else str(text)
 
 
 @register.filter

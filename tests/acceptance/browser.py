@@ -55,6 +55,16 @@ class Console:
         assert found is not None
         return found
 
+    def open_until(self, path: str, selector: str) -> WebElement:
+        """Open a page that does not refresh itself again and again, until the element is there."""
+
+        def look() -> bool:
+            self.open(path)
+            return bool(self.driver.find_elements(By.CSS_SELECTOR, selector))
+
+        wait_until(look, f"{selector} on {path}", 60)
+        return self.find(selector)
+
     def text(self, selector: str = "body") -> str:
         return self.driver.find_element(By.CSS_SELECTOR, selector).get_attribute("innerText") or ""
 
