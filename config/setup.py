@@ -1,7 +1,7 @@
 """What `make setup` does beside installing: `.env` and the artifact key, once. Without Django.
 
-Run it as `python -m config.setup`. An `.env` that exists is kept; only what it lacks is added. A key
-that exists is never touched: what it encrypted could not be read any more.
+Run it as `python -m config.setup`. An `.env` that exists is kept; only what it lacks is added. A
+key that exists is never touched: what it encrypted could not be read any more.
 """
 
 from __future__ import annotations
