@@ -22,8 +22,8 @@ from mail.gateways.base import FetchResult, Mailbox
 from mail.models import Account, FolderCursor, Location
 from mail.registry import transport
 from mail.services import accounts, ingest, leases
-from mail.services.ingest import Position
 from mail.services.leases import Lease
+from mail.services.preparing import Position
 from mail.types import FetchedMessage, IngestReport, MailboxState
 
 log = structlog.get_logger(__name__)

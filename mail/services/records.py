@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import F
 from django.utils import timezone
@@ -13,13 +13,11 @@ from guards.services import decisions
 from guards.types import SYSTEM, Asker, Judgement, Rwx, Subject, TrustEvidence, TrustVerdict
 from mail.mime import PARSER_VERSION
 from mail.models import Account, Message, Part, Recipient, TrustRecord
+from mail.services.preparing import Prepared
 from mail.services.threads import Threader
 from mail.signals import message_admitted, messages_stored
 from mail.types import ParsedMessage
 from teams.services.events import append_event
-
-if TYPE_CHECKING:
-    from mail.services.ingest import Prepared
 
 #: Characters of a message's text that its row keeps for reading; the raw bytes keep all.
 TEXT_LIMIT = 500_000

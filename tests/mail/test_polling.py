@@ -10,7 +10,7 @@ from mail import registry
 from mail.exceptions import AccountDisabled, ConnectionLost, LeaseHeld, LeaseLost, LoginRefused
 from mail.gateways.memory import MemoryMailbox, MemoryTransport
 from mail.models import Account, AccountLease, FolderCursor, Location, Message
-from mail.services import accounts, ingest, leases, polling
+from mail.services import accounts, ingest, leases, polling, preparing
 from mail.types import FetchedMessage
 from teams.models import Event
 from tests.mail.factories import OPERATOR, AccountFactory, make_contact, make_mail
@@ -221,7 +221,7 @@ def test_who_lost_the_lease_stores_nothing(settled):
     lease = leases.acquire(account_id=settled.pk)
     AccountLease.objects.update(fence=lease.fence + 1)
     cursor = FolderCursor.objects.get()
-    position = ingest.Position("INBOX", cursor.uidvalidity, cursor.last_uid, 1)
+    position = preparing.Position("INBOX", cursor.uidvalidity, cursor.last_uid, 1)
     with pytest.raises(LeaseLost):
         ingest.store_batch(
             account=settled,
@@ -236,7 +236,7 @@ def test_who_lost_the_lease_stores_nothing(settled):
 def test_a_cursor_that_another_pass_moved_is_never_set_back(settled):
     lease = leases.acquire(account_id=settled.pk)
     FolderCursor.objects.update(last_uid=9)
-    position = ingest.Position("INBOX", FolderCursor.objects.get().uidvalidity, 0, 1)
+    position = preparing.Position("INBOX", FolderCursor.objects.get().uidvalidity, 0, 1)
     with pytest.raises(LeaseLost):
         ingest.store_batch(account=settled, lease=lease, position=position, fetched=[])
     assert FolderCursor.objects.get().last_uid == 9
