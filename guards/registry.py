@@ -68,13 +68,6 @@ def row_rules() -> Iterable[RowRule]:
     return [_row_rules[name] for name in sorted(_row_rules)]
 
 
-def missing_triggers() -> list[str]:
-    """The triggers that should stand in the default database, and do not (for `doctor`)."""
-    from guards import triggers
-
-    return triggers.missing()
-
-
 def register_scopes(app: str, scopes: Mapping[str, str]) -> None:
     """Name scopes that tokens may carry, with a sentence: `{"messages:read": "Read …"}`."""
     for name, meaning in scopes.items():

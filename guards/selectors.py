@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.models import Prefetch, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from guards import patterns
+from guards import patterns, triggers
 from guards.addresses import fold
 from guards.exceptions import InvalidInput
 from guards.models import (
@@ -205,3 +205,8 @@ def _pins(entries: Mapping[int, ContactEntry]) -> tuple[Pin, ...]:
         for row in PinnedKey.objects.filter(removed_at=None).order_by("pk")
         if row.contact_id in entries and not entries[row.contact_id].is_pattern
     )
+
+
+def missing_triggers() -> list[str]:
+    """The triggers that should stand in the default database, and do not (for `doctor`)."""
+    return triggers.missing()

@@ -11,7 +11,7 @@ from django.db import connection
 from config import health
 from config.doctor.findings import Finding, fault, ok, warning
 from config.doctor.machine import Look
-from guards import documents, registry, secrets
+from guards import documents, secrets, selectors
 from guards.exceptions import CountersignError, NoOwnerKey
 from guards.models import Identity
 from mail.models import Account
@@ -46,7 +46,7 @@ def _pragmas() -> Iterator[Finding]:
 
 
 def _triggers() -> Iterator[Finding]:
-    missing = registry.missing_triggers()
+    missing = selectors.missing_triggers()
     if missing:
         yield fault("triggers", f"missing: {', '.join(missing)}", "Run `manage.py migrate`.")
     else:

@@ -9,7 +9,7 @@ import pytest
 from django.apps import apps
 from django.db import IntegrityError, connection, models, transaction
 
-from guards import registry, triggers
+from guards import registry, selectors, triggers
 from guards.models import CandidateKey, Contact, Decision, ReplayEntry
 from guards.services import decisions
 from guards.types import SYSTEM, Action, Judgement, Rule, Subject, Verdict
@@ -194,18 +194,18 @@ def test_a_pattern_holds_neither_alias_nor_key() -> None:
 
 @pytest.mark.django_db
 def test_every_registered_trigger_stands() -> None:
-    assert registry.missing_triggers() == []
+    assert selectors.missing_triggers() == []
 
 
 @pytest.mark.django_db
 def test_a_lifted_trigger_is_missed_and_put_back_by_the_next_migration() -> None:
     triggers.lift("guards")
-    missing = registry.missing_triggers()
+    missing = selectors.missing_triggers()
     assert any("guards_decision_keeps" in name for name in missing)
     decision()
     run("UPDATE guards_decision SET rule = 'loop'")  # the negative control
     triggers.install_after_migration(apps.get_app_config("guards"), using="default")
-    assert registry.missing_triggers() == []
+    assert selectors.missing_triggers() == []
     with refused("append-only"):
         run("UPDATE guards_decision SET rule = 'no-text'")
 
@@ -218,9 +218,9 @@ def test_a_trigger_that_was_tampered_with_is_missed() -> None:
         run(f'CREATE TRIGGER "{name}" BEFORE UPDATE ON guards_decision BEGIN SELECT 1; END')
     else:
         run(f'ALTER TABLE guards_decision DISABLE TRIGGER "{name}"')
-    assert registry.missing_triggers() == [name]
+    assert selectors.missing_triggers() == [name]
     triggers.install("guards")
-    assert registry.missing_triggers() == []
+    assert selectors.missing_triggers() == []
 
 
 @pytest.mark.django_db
@@ -294,7 +294,7 @@ def test_the_flush_of_a_transactional_test_empties_protected_tables_and_keeps_th
     turn: int,
 ) -> None:
     assert Decision.objects.count() == 0
-    assert registry.missing_triggers() == []
+    assert selectors.missing_triggers() == []
     IdentityFactory()
     decision()
     with refused("append-only"):
@@ -314,6 +314,6 @@ def test_a_migration_that_alters_a_protected_table_leaves_the_triggers_standing(
         with connection.schema_editor() as editor:
             editor.alter_field(Decision, before, after)
         triggers.install_after_migration(config, "default")
-        assert registry.missing_triggers() == []
+        assert selectors.missing_triggers() == []
         with refused("append-only"):
             run("DELETE FROM guards_decision")
