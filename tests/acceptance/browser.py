@@ -20,6 +20,14 @@ from tests.servers.presence import find_binary, free_port, wait_until
 PATIENCE = 30
 
 
+_OWNER = """
+from pathlib import Path
+from django.conf import settings
+from config.demo.world import World
+answer = World(Path(settings.DATA_DIR) / "demo").owner_settings()
+"""
+
+
 class Console:
     """One browser that knows where the console is."""
 
@@ -121,7 +129,8 @@ def chromium(
 def start_demo(installation: Installation) -> tuple[str, str]:
     """Run `up --demo` until its mail is posted; its address and the operator's password."""
     port = free_port()
-    process = installation.start("up", "--demo", "--port", str(port))
+    owner = installation.python(_OWNER)  # named here, so that nothing is written into `.env`
+    process = installation.start("up", "--demo", "--port", str(port), **owner)
 
     def is_told() -> bool:
         assert process.is_alive(), process.output()

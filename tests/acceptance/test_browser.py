@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.acceptance.browser import Console, chromium, start_demo
 from tests.servers import Installation
 from tests.servers.presence import require_binaries
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.browser,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("demo"),  # the demo's mail ports are always the same
+]
 
 
 @pytest.fixture
-def demo(installation: Installation) -> tuple[str, str]:
+def demo(installation: Installation) -> Iterator[tuple[str, str]]:
     require_binaries("chromium", "chromedriver", "gpg")
-    return start_demo(installation)
+    yield start_demo(installation)
+    installation.processes[-1].stop()
 
 
 def read_why_the_signature_is_bad(console: Console) -> None:
