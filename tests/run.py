@@ -51,7 +51,8 @@ def main(arguments: list[str]) -> int:
 def _suite(name: str, environment: dict[str, str], arguments: list[str]) -> int:
     print(f"--- the suite on {name}", flush=True)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", *arguments], env=environment
+        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", *arguments],
+        env=environment,
     ).returncode
 
 
