@@ -24,7 +24,11 @@ def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
     if pipeline is None and not may_execute:
         return None
     rule = PlanningRule.objects.values_list("pk", flat=True).first()
-    trial = f"{reverse('admin:pipelines_rule_change', args=[rule])}?message={message.pk}" if rule else ""
+    trial = (
+        f"{reverse('admin:pipelines_rule_change', args=[rule])}?message={message.pk}"
+        if rule
+        else ""
+    )
     return Panel("pipelines/message_panel.html", {"pipeline": pipeline, "trial_url": trial})
 
 
