@@ -24,9 +24,27 @@ PHASES: Mapping[str, str] = {
 
 REASONS: Mapping[str, str] = {
     "smtp-250": "The mail server confirmed it after the message's last byte.",
-    "connection-lost-after-data": "The connection broke after the message had begun to leave.",
-    "worker-died": "The process that made the contact died in the middle of it.",
-    "deadline": "The time for an answer was over.",
+    "no-recipients": "It had nobody to go to.",
+    "address-invalid": "An address in it is none.",
+    "payload-not-canonical": "Its bytes were not in the form that mail travels in.",
+    "not-connected": "The mail server could not be reached.",
+    "certificate-refused": "The mail server's certificate does not hold.",
+    "tls-required": "The mail server offers no encryption, and without it nothing is sent.",
+    "tls-refused": "The mail server broke off while the connection was being encrypted.",
+    "login-refused": "The mail server refused the login.",
+    "refused-before-data": "The mail server refused it before the message began to leave.",
+    "sender-refused": "The mail server does not take mail from this address.",
+    "recipients-refused": "The mail server takes nothing for any of the recipients.",
+    "message-too-large": "The mail server does not take messages of this size.",
+    "eight-bit-not-supported": "The mail server cannot carry its characters unchanged.",
+    "international-address-not-supported": "The mail server cannot carry an address in it.",
+    "data-refused": "The mail server refused to take the message's text.",
+    "refused-after-data": "The mail server read the whole message and refused it.",
+    "connection-lost-in-data": "The connection broke while the message was leaving.",
+    "connection-lost-after-data": "The connection broke after the message had left.",
+    "unexpected-reply": "The mail server answered something that says neither yes nor no.",
+    "drifted": "Something it rests on changed between the yes and the contact.",
+    "cancelled-by-person": "A person stopped it before the contact.",
 }
 
 #: Why a draft waits, for the reasons that apps give as one stable word.

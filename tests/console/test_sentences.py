@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from approvals.models import Effect
-from approvals.sentences import PHASES
+from approvals.sentences import PHASES, REASONS
 from guards.types import Rule, TrustLevel, TrustReason
 from mail import sentences
-from mail.types import LoopReason
+from mail.types import LoopReason, SendReason
 
 
 def test_each_trust_reason_has_a_sentence():
@@ -29,8 +29,12 @@ def test_each_phase_has_a_sentence():
     assert set(PHASES) == set(Effect.Phase)
 
 
+def test_each_end_of_a_send_has_a_sentence():
+    assert set(SendReason) <= set(REASONS)
+
+
 def test_sentences_are_sentences():
-    for words in (sentences.TRUST, sentences.RULES, sentences.LOOPS, PHASES):
+    for words in (sentences.TRUST, sentences.RULES, sentences.LOOPS, PHASES, REASONS):
         for sentence in words.values():
             assert sentence[0].isupper() and sentence.endswith(".")
 
