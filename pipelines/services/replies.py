@@ -37,6 +37,8 @@ _STAGE_ORIGIN = "pipelines.stage"
 #: Where a reply stage may stand when its message moves.
 _OPEN_STAGES = (Stage.Status.PENDING, Stage.Status.RUNNING, Stage.Status.WAITING_APPROVAL)
 _OPEN_PIPELINES = (Pipeline.Status.RUNNING, Pipeline.Status.WAITING_APPROVAL)
+#: Why a reply was cancelled by a person's word; any other reason is a worker's or a drift's.
+_TAKEN_BACK = frozenset({"withdrawn", "cancelled-by-person"})
 
 
 def fixed_text(pipeline_id: UUID) -> str:
@@ -93,9 +95,9 @@ def settle(*, message: Outbound) -> None:
     """Follow an outgoing message that moved; joins the transaction of its move.
 
     accepted, verified: completed (failed where a stage had failed). failed: failed. unknown:
-    interrupted, and no other mail follows. rejected, cancelled: cancelled; but a reply that nobody
-    was asked about and that was given up before its contact was cut off by a crash: interrupted,
-    and the requester is told.
+    interrupted, and no other mail follows. rejected, or taken back by a person: cancelled. Given up
+    before its contact for any other reason, approved or not: interrupted, and the requester is
+    told.
     """
     pipeline = _pipeline_of(message)
     if pipeline is None:
@@ -117,14 +119,18 @@ def settle(*, message: Outbound) -> None:
     elif status is Outbound.Status.UNKNOWN:
         _interrupt(pipeline, stage, "nobody can tell whether the reply left", notice=False)
     elif status in (Outbound.Status.REJECTED, Outbound.Status.CANCELLED):
-        _given_up(pipeline, stage, status)
+        _given_up(pipeline, stage, message)
 
 
-def _given_up(pipeline: Pipeline, stage: Stage, status: Outbound.Status) -> None:
-    if status is Outbound.Status.CANCELLED and pipeline.status == Pipeline.Status.RUNNING:
-        _interrupt(pipeline, stage, "the worker ended before the reply's contact", notice=True)
+def _given_up(pipeline: Pipeline, stage: Stage, message: Outbound) -> None:
+    if message.status == Outbound.Status.REJECTED:
+        reason = "a person rejected the reply"
+    elif message.reason in _TAKEN_BACK:
+        reason = "withdrawn"
+    else:
+        lost = f"the reply was given up before its contact: {message.reason}"
+        _interrupt(pipeline, stage, lost, notice=True)
         return
-    reason = "a person rejected the reply" if status is Outbound.Status.REJECTED else "withdrawn"
     _end(pipeline, stage, Stage.Status.CANCELLED, Pipeline.Status.CANCELLED, reason)
 
 
@@ -159,10 +165,12 @@ def _ran_anything(pipeline: Pipeline) -> bool:
 
 
 def _pipeline_of(message: Outbound) -> Pipeline | None:
+    """Locked, before any of its stages: whoever renews the lease meanwhile goes the same way."""
+    locked = Pipeline.objects.select_for_update(of=("self",))
     if message.origin_type == _PIPELINE_ORIGIN:
-        return Pipeline.objects.filter(pk=message.origin_id).first()
+        return locked.filter(pk=message.origin_id).first()
     if message.origin_type == _STAGE_ORIGIN:
-        return Pipeline.objects.filter(stages__pk=message.origin_id).first()
+        return locked.filter(stages__pk=message.origin_id).first()
     return None
 
 
@@ -190,6 +198,7 @@ def _record_start(claim: Claim, stage: Stage) -> None:
 def _end_without_mail(claim: Claim, pipeline: Pipeline, stage: Stage) -> None:
     now = timezone.now()
     with unit_of_work():
+        Pipeline.objects.select_for_update().get(pk=pipeline.pk)
         moved = transitions.move_stage(
             stage,
             Stage.Status.SUCCEEDED,
@@ -211,6 +220,7 @@ def _record_refusal(pipeline: Pipeline, stage: Stage, error: CountersignError) -
     """The reply could not even be written or handed over: mail says why, and nothing has left."""
     reason = f"the reply was refused: {error.detail}"
     with unit_of_work():
+        Pipeline.objects.select_for_update().get(pk=pipeline.pk)
         _end(pipeline, stage, Stage.Status.FAILED, Pipeline.Status.FAILED, reason)
 
 

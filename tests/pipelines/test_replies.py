@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from approvals.models import Approval, Effect, Hold
-from approvals.services import approvals, holds
+from approvals.services import approvals, effects, holds
 from guards.exceptions import AlreadyDecided, Conflict
 from guards.models import Identity
 from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.models import Outbound
 from mail.services import outbound
 from pipelines.models import Pipeline
-from pipelines.services import control, execution, intake, replies, rules
+from pipelines.services import control, execution, intake, recovery, replies, rules
 from teams.models import Event
 from tests.pipelines.factories import OPERATOR, Desk, PipelineFactory, StageFactory, body, script
 
@@ -113,6 +115,34 @@ def test_failure_text_passes_the_policy_too_and_the_pipeline_ends_failed(desk, s
     pipeline.refresh_from_db()
     assert (pipeline.status, reply_status(pipeline)) == ("failed", "succeeded")
     assert body(server.sent[0].payload) == replies.fixed_text(pipeline.pk)
+
+
+@pytest.mark.parametrize("kept", ["a lost worker", "a person who gave it up"])
+def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(desk, server, kept):
+    hold_replies(desk)
+    pipeline = run(desk)
+    reply = replies.reply_of(pipeline.pk)
+    approval = holds.open_for_review(hold_id=reply.hold_id, by=OPERATOR)
+    effect = approvals.approve(
+        approval_id=approval.pk, by=OPERATOR, via=Approval.Via.CONSOLE, digest=approval.digest
+    )
+
+    if kept == "a lost worker":
+        past = timezone.now() - timedelta(minutes=1)
+        Effect.objects.filter(pk=effect.pk).update(claimed_by="elsewhere:b:1:1", deadline=past)
+        assert effects.reconcile() == 1
+    else:
+        effects.cancel(effect_id=effect.pk, by=OPERATOR, reason="on second thought")
+
+    pipeline.refresh_from_db()
+    lost = kept == "a lost worker"
+    assert pipeline.status == ("interrupted" if lost else "cancelled")
+    assert pipeline.error == (
+        "the reply was given up before its contact: deadline-passed" if lost else "withdrawn"
+    )
+    recovery.recover()
+    assert Hold.objects.filter(state=Hold.State.WAITING).count() == (1 if lost else 0)
+    assert server.submissions == 0
 
 
 def test_a_rejected_reply_cancels_the_pipeline(desk, server):
