@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
-.PHONY: help setup run test check bench docs lock soak
+.PHONY: help setup run test check bench docs screenshots lock soak
 
 help:
 	@echo "make run     web, worker, watcher and a demo mail server in the foreground"
@@ -37,6 +37,9 @@ bench: setup
 
 docs: setup
 	$(PY) -m tests.documents
+
+screenshots: setup
+	$(PY) -m tests.screenshots
 
 soak: setup
 	$(PY) -m pytest -m soak --timeout=3600

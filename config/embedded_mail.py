@@ -9,16 +9,18 @@ Import this module only where the `demo` requirements are installed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
 import ssl
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from email.parser import BytesHeaderParser
 from email.policy import compat32
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ from pymap.parsing.specials import Flag
 from pymap.selected import SelectedMailbox
 from pymap.user import UserMetadata
 
+#: Starts one server at the port it is given.
+Start = Callable[..., Coroutine[Any, Any, asyncio.Server]]
+
 LOOPBACK = "127.0.0.1"
 
 #: The largest message SMTP takes, in bytes.
@@ -57,7 +62,7 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The four ports; 0 asks for a free one."""
+    """The four ports. As a wish: 0, or one that is taken, is answered by a free one."""
 
     imap: int = 0
     imaps: int = 0
@@ -189,7 +194,7 @@ class EmbeddedMail:
         self._directory = directory
         self._mailboxes = {box.address.lower(): box for box in mailboxes}
         self._wanted = ports or Ports()
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.Server] = []
         self.journal = Journal(directory / "accepted.jsonl")
 
     async def __aenter__(self) -> Ports:
@@ -233,10 +238,23 @@ class EmbeddedMail:
         greet = ProxyProtocolReader(settings.proxy_protocol).get_callback(
             IMAPServer(self._backend.login, settings)
         )
-        plain = await asyncio.start_server(greet, LOOPBACK, self._wanted.imap)
-        implicit = await asyncio.start_server(greet, LOOPBACK, self._wanted.imaps, ssl=tls)
-        self._servers += [plain, implicit]
-        return _port(plain), _port(implicit)
+        return (
+            await self._listen(partial(asyncio.start_server, greet, LOOPBACK), self._wanted.imap),
+            await self._listen(
+                partial(asyncio.start_server, greet, LOOPBACK, ssl=tls), self._wanted.imaps
+            ),
+        )
+
+    async def _listen(self, start: Start, port: int) -> int:
+        """Start one server there, or on a free port where somebody is already."""
+        try:
+            server = await start(port=port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            server = await start(port=0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
 
     async def _start_smtp(self, tls: ssl.SSLContext) -> tuple[int, int]:
         loop = asyncio.get_running_loop()
@@ -256,10 +274,12 @@ class EmbeddedMail:
             # The connection is TLS already, which aiosmtpd cannot see.
             return SMTP(delivery, auth_require_tls=False, **common)
 
-        first = await loop.create_server(upgraded, LOOPBACK, self._wanted.smtp)
-        second = await loop.create_server(implicit, LOOPBACK, self._wanted.smtps, ssl=tls)
-        self._servers += [first, second]
-        return _port(first), _port(second)
+        return (
+            await self._listen(partial(loop.create_server, upgraded, LOOPBACK), self._wanted.smtp),
+            await self._listen(
+                partial(loop.create_server, implicit, LOOPBACK, ssl=tls), self._wanted.smtps
+            ),
+        )
 
     def _authenticate(
         self, smtp: SMTP, session: Session, envelope: Envelope, mechanism: str, given: object
@@ -270,10 +290,6 @@ class EmbeddedMail:
         return AuthResult(
             success=box is not None and box.password == given.password.decode(), handled=False
         )
-
-
-def _port(server: asyncio.AbstractServer) -> int:
-    return int(server.sockets[0].getsockname()[1])  # type: ignore[attr-defined]
 
 
 def _pymap_arguments(certificate: Path, key: Path) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from tests.keys import Key, public_key, sign_detached
 from tests.servers import Installation
-from tests.servers.presence import wait_until
 
 AGENT = "agent@house.example"
 SENDER = "olga@example.org"
@@ -133,10 +132,14 @@ def add_account(installation: Installation, *, name: str, imap_password: str, **
 def wait_for_first_passes(installation: Installation, number: int) -> None:
     """Until that many accounts may start work."""
     code = (
+        "import time\n"
         "from mail.models import FolderCursor\n"
-        "answer = FolderCursor.objects.filter(first_pass_done=True).count()"
+        "until = time.monotonic() + 60\n"
+        "done = FolderCursor.objects.filter(first_pass_done=True)\n"
+        "while (answer := done.count()) < number and time.monotonic() < until:\n"
+        "    time.sleep(0.1)\n"
     )
-    wait_until(lambda: installation.python(code) >= number, "the first passes", 60)
+    assert installation.python(code, number=number) >= number, "the first passes did not end"
 
 
 def signed_request(sender: Key, number: int) -> tuple[str, bytes]:

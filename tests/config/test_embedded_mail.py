@@ -138,3 +138,16 @@ def test_a_half_written_line_of_the_journal_does_not_count(short_directory: Path
     path = short_directory / "accepted.jsonl"
     path.write_text('{"message_id": "1"}\n{"message_')
     assert read_journal(path) == [{"message_id": "1"}]
+
+
+def test_a_port_that_is_taken_is_replaced_by_a_free_one(short_directory: Path):
+    async def two_servers() -> tuple[Ports, Ports]:
+        async with EmbeddedMail(directory=short_directory / "1", mailboxes=[ALICE]) as first:
+            second = EmbeddedMail(directory=short_directory / "2", mailboxes=[ALICE], ports=first)
+            async with second as other:
+                return first, other
+
+    first, other = asyncio.run(two_servers())
+    assert {first.imap, first.imaps, first.smtp, first.smtps}.isdisjoint(
+        {other.imap, other.imaps, other.smtp, other.smtps}
+    )

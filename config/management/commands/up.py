@@ -85,8 +85,7 @@ class Command(BaseCommand):
         from config.embedded_mail import Ports
 
         self._world = World(Path(settings.DATA_DIR) / "demo")
-        wanted = Ports(*(port if _is_free(port) else 0 for port in _MAIL_PORTS))
-        self._ports = start_mail(self._world, supervisor, wanted)
+        self._ports = start_mail(self._world, supervisor, Ports(*_MAIL_PORTS))
         try:
             scene.build(self._world, self._ports)
         except scene.DemoCommandRefused as refused:
@@ -143,13 +142,17 @@ def _require(*, demo: bool) -> None:
 
 
 def _name_demo_owner() -> None:
-    """Without an owner of commands, make the demo's, name it in .env, and start anew with it."""
+    """Without an owner of commands, make the demo's, and start anew with it.
+
+    It is named in .env too, for other commands, unless its key lies outside of this checkout.
+    """
     if settings.OWNER_FINGERPRINT or settings.OWNER_HANDLE:
         return
     from config.demo.world import World
 
     named = World(Path(settings.DATA_DIR) / "demo").owner_settings()
-    setup.add_settings(settings.BASE_DIR / ".env", named)
+    if Path(settings.DATA_DIR).is_relative_to(settings.BASE_DIR):
+        setup.add_settings(settings.BASE_DIR / ".env", named)
     os.environ.update(named)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 (ourselves, as started)
@@ -164,15 +167,3 @@ def _stop_on_signal() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, ask)
     return stop
-
-
-def _is_free(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
