@@ -212,7 +212,7 @@ _FIELD_ORDER = (
     ("to", "To"),
     ("cc", "Cc"),
     ("bcc", "Bcc"),
-    ("reply_to", "Reply-To"),
+    ("reply_to", "Reply-To of the source, not used"),
     ("subject", "Subject"),
     ("date", "Date"),
     ("message_id", "Message-ID"),

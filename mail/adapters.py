@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from email.parser import BytesHeaderParser
+from email.policy import compat32
 from typing import Any
 
 from approvals.types import ContactOutcome, ContactResult, Frozen
@@ -118,6 +120,7 @@ def _bound(draft: Outbound) -> dict[str, object]:
 def _preview(draft: Outbound, message: Message, composed: ComposedMail) -> dict[str, Any]:
     """Everything that a person reads before saying yes; the console lays it out."""
     account = draft.account
+    leaving = BytesHeaderParser(policy=compat32).parsebytes(composed.raw)
     return {
         "from": outbound.sender_address(account),
         "to": list(composed.recipients),
@@ -127,10 +130,10 @@ def _preview(draft: Outbound, message: Message, composed: ComposedMail) -> dict[
             message.recipients.filter(kind="reply-to").values_list("address", flat=True)
         ),
         "subject": composed.subject,
-        "date": message_date(composed.raw),
+        "date": leaving["Date"] or "",
         "message_id": composed.message_id,
-        "in_reply_to": message.message_id,
-        "references": list(message.references),
+        "in_reply_to": bare_ids(leaving["In-Reply-To"]),
+        "references": bare_ids(leaving["References"]),
         "text": composed.text,
         "attachments": [],
         "signed": account.sign_outbound,
@@ -158,12 +161,9 @@ def _source_preview(message: Message) -> dict[str, Any]:
     }
 
 
-def message_date(raw: bytes) -> str:
-    """The Date header of a message of ours, as it stands."""
-    for line in raw.split(b"\r\n\r\n", 1)[0].split(b"\r\n"):
-        if line.lower().startswith(b"date:"):
-            return line[5:].strip().decode("ascii", "replace")
-    return ""
+def bare_ids(header: str | None) -> list[str]:
+    """The Message-IDs of a threading header of ours, without brackets."""
+    return [one.strip("<>") for one in (header or "").split()]
 
 
 def _signer(account: Account) -> Callable[[bytes], openpgp.Signature] | None:

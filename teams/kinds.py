@@ -21,7 +21,7 @@ GUARDS = {
 APPROVALS = {
     "hold.opened": "A draft of {requested_by} waits for a person: {reason}.",
     "hold.closed": "A waiting draft was closed: {state}.",
-    "approval.pending": "{actor} opened {subject} for review.",
+    "approval.pending": "Exactly what would leave was frozen for {actor}: {subject}.",
     "approval.approved": "{actor} approved it: {kind}.",
     "approval.rejected": "{actor} rejected it.",
     "approval.changes_requested": "{actor} asked for changes.",

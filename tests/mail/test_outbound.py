@@ -298,6 +298,9 @@ def test_the_preview_names_every_field_that_a_person_must_see(held):
     assert frozen.preview["subject"] == "Re: Please"
     assert frozen.preview["source"]["from"] == "alice@example.org"
     assert frozen.preview["text"].encode() in frozen.payload.replace(b"\r\n", b"\n")
+    answered = held.in_reply_to.message_id
+    assert frozen.preview["in_reply_to"] == frozen.preview["references"] == [answered]
+    assert f"References: <{answered}>".encode() in frozen.payload
 
 
 @pytest.mark.parametrize(

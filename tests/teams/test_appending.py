@@ -217,6 +217,24 @@ def test_an_event_says_itself_in_a_sentence() -> None:
     )
 
 
+def test_a_sentence_names_lists_and_rows_as_a_person_would() -> None:
+    planned = Event(
+        kind="pipeline.planned",
+        subject_type="pipelines.pipeline",
+        subject_id="0b9cf1de-0d14-4b3a-9a52-1a0c6b3d2f10",
+        facts={"planner": "rule:sum", "commands": ["factor", "sentence"]},
+    )
+    assert sentence(planned) == "A pipeline was planned by rule:sum: factor, sentence."
+    asked = Event(
+        kind="approval.pending",
+        actor="identity:ada",
+        subject_type="approvals.approval",
+        subject_id="0b9cf1de-0d14-4b3a-9a52-1a0c6b3d2f10",
+        facts={},
+    )
+    assert sentence(asked) == "Exactly what would leave was frozen for ada: approval 0b9cf1de."
+
+
 @pytest.mark.django_db
 def test_every_kind_that_is_recorded_here_can_be_said() -> None:
     from teams.registry import event_kinds
