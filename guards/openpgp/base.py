@@ -47,9 +47,10 @@ class SignatureOutcome(StrEnum):
 class SignatureReport:
     """The answer of a verifier.
 
-    `signer` is the pinned primary fingerprint when the outcome is GOOD, and otherwise what the
-    signature claims (fingerprint or key id). `status` are GnuPG's status words that counted, in
-    order. `detail` is for people and logs.
+    `signer` is 40 hex digits: the primary fingerprint of the pinned key where one was asked (the
+    signature only claims to be of it unless the outcome is GOOD), else the issuer fingerprint that
+    the signature claims; None where it claims a key id only. `status` are GnuPG's status words
+    that counted, in order. `detail` is for people and logs.
     """
 
     outcome: SignatureOutcome
@@ -78,6 +79,11 @@ class Signature:
 
     armored: bytes
     micalg: str
+
+
+def is_in_the_future(moment: datetime, now: datetime) -> bool:
+    """Whether a signature of `moment` is dated later than a clock that runs ahead explains."""
+    return moment - now > CLOCK_TOLERANCE
 
 
 class Verifier(Protocol):

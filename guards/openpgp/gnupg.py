@@ -8,18 +8,19 @@ with the same keyring and the same mapping.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from guards.exceptions import OpenPGPUnavailable
 from guards.openpgp.base import (
     ALLOWED_HASHES,
-    CLOCK_TOLERANCE,
     HASH_NAMES,
     MAX_SIGNATURE_BYTES,
     TIMEOUT,
     SignatureOutcome,
     SignatureReport,
+    is_in_the_future,
 )
 from guards.openpgp.invocation import NOWHERE, Invocation, invoke
 from guards.openpgp.packets import (
@@ -36,6 +37,13 @@ from guards.types import Pin
 
 #: A given `now` this close to the real clock is the real clock.
 _SAME_MOMENT = timedelta(seconds=5)
+
+#: OpenPGP counts seconds in 32 bits (0 and the last one mean "none"): before and after them nothing
+#: begins or expires any more.
+_FIRST_SECOND = 1
+_LAST_SECOND = 2**32 - 2
+
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
 
 #: How many pinned keys may answer to one key id before we stop trying.
 _MAX_CANDIDATES = 4
@@ -79,22 +87,23 @@ class GnuPGVerifier:
         try:
             done = self._run(without_trust(pin.public_key), facts.packet, signed, now)
         except OpenPGPUnavailable as error:
-            return _unavailable(facts, error.detail)
+            return _unavailable(facts, pin, error.detail)
         except OSError as error:  # no descriptors or no memory left
-            return _unavailable(facts, f"the system refused: {error.strerror}")
+            return _unavailable(facts, pin, f"the system refused: {error.strerror}")
         if done.exit_code < 0 or (done.exit_code and not done.status):
-            return _unavailable(facts, f"GnuPG failed with exit code {done.exit_code}")
+            return _unavailable(facts, pin, f"GnuPG failed with exit code {done.exit_code}")
         report = judge_status(
             done.status, exit_code=done.exit_code, fingerprint=pin.fingerprint, now=now
         )
-        return report if report.signer else _with_claims(report, facts)
+        return report if report.signer else _with_claims(report, facts, pin)
 
     def _run(self, keyring: bytes, signature: bytes, signed: bytes, now: datetime) -> Invocation:
         if abs(now - datetime.now(UTC)) <= _SAME_MOMENT:
             return run_gpgv(
                 keyring=keyring, signature=signature, signed=signed, timeout=self._timeout
             )
-        faked = ("--faked-system-time", f"{int(now.timestamp())}!")
+        seconds = min(max(int(now.timestamp()), _FIRST_SECOND), _LAST_SECOND)
+        faked = ("--faked-system-time", f"{seconds}!")
         return invoke(
             "gpg",
             (*_GPG, *faked, "--verify", "{signature}", "{signed}"),
@@ -148,21 +157,31 @@ def _judge_unpinned(facts: SignatureFacts, now: datetime) -> SignatureReport:
         outcome = SignatureOutcome.BAD_SIGNATURE
     elif facts.hash_id not in ALLOWED_HASHES:
         outcome = SignatureOutcome.WEAK_HASH
-    elif facts.created_at is not None and facts.created_at > now + CLOCK_TOLERANCE:
+    elif facts.created_at is not None and is_in_the_future(facts.created_at, now):
         outcome = SignatureOutcome.FUTURE_SIGNATURE
-    return _with_claims(SignatureReport(outcome, detail="no pinned key has made it"), facts)
+    detail = "no pinned key has made it"
+    if facts.issuer is not None and not _FINGERPRINT.fullmatch(facts.issuer):
+        detail += f"; it names the key {facts.issuer}"
+    return _with_claims(SignatureReport(outcome, detail=detail), facts)
 
 
-def _unavailable(facts: SignatureFacts, detail: str) -> SignatureReport:
+def _unavailable(facts: SignatureFacts, pin: Pin, detail: str) -> SignatureReport:
     report = SignatureReport(SignatureOutcome.VERIFIER_UNAVAILABLE, detail=detail)
-    return _with_claims(report, facts)
+    return _with_claims(report, facts, pin)
 
 
-def _with_claims(report: SignatureReport, facts: SignatureFacts) -> SignatureReport:
-    """Fill in what the signature claims about itself: evidence, never a reason to pass."""
+def _with_claims(
+    report: SignatureReport, facts: SignatureFacts, pin: Pin | None = None
+) -> SignatureReport:
+    """Fill in what the signature claims about itself: evidence, never a reason to pass.
+
+    `pin` is the key that was asked because the signature names it or a subkey of it.
+    """
+    claimed = facts.issuer or ""
+    signer = pin.fingerprint if pin else claimed
     return SignatureReport(
         outcome=report.outcome,
-        signer=facts.issuer,
+        signer=signer if _FINGERPRINT.fullmatch(signer) else None,
         signed_at=facts.created_at,
         hash=HASH_NAMES.get(facts.hash_id, str(facts.hash_id)),
         status=report.status,

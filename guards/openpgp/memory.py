@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 
 from guards.openpgp.base import (
     ALLOWED_HASHES,
-    CLOCK_TOLERANCE,
     KeyFacts,
     SignatureOutcome,
     SignatureReport,
+    is_in_the_future,
 )
 from guards.types import Pin
 
@@ -118,7 +118,7 @@ class MemoryVerifier:
 def _judge_unpinned(claims: _Claims, now: datetime) -> SignatureOutcome:
     if claims["hash"] not in ALLOWED_HASHES.values():
         return SignatureOutcome.WEAK_HASH
-    if datetime.fromisoformat(claims["at"]) > now + CLOCK_TOLERANCE:
+    if is_in_the_future(datetime.fromisoformat(claims["at"]), now):
         return SignatureOutcome.FUTURE_SIGNATURE
     return SignatureOutcome.UNPINNED_KEY
 

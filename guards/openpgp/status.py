@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from guards.openpgp.base import (
     ALLOWED_CLASSES,
     ALLOWED_HASHES,
-    CLOCK_TOLERANCE,
     HASH_NAMES,
     SignatureOutcome,
     SignatureReport,
+    is_in_the_future,
 )
 
 _PREFIX = "[GNUPG:] "
@@ -88,7 +88,7 @@ def _outcome(
         if word in words:
             return outcome, f"GnuPG said {word}"
     if "ERRSIG" in words:
-        return _judge_errsig(next(line for line in lines if line[0] == "ERRSIG"))
+        return _judge_errsig(next(line for line in lines if line[0] == "ERRSIG"), now)
     if "NODATA" in words:
         return SignatureOutcome.NO_SIGNATURE_DATA, "GnuPG found no OpenPGP data"
     if any(words.count(word) != 1 for word in ("NEWSIG", "GOODSIG", "VALIDSIG")) or valid is None:
@@ -96,10 +96,16 @@ def _outcome(
     return _judge_validsig(valid, exit_code, fingerprint, now)
 
 
-def _judge_errsig(fields: Sequence[str]) -> tuple[SignatureOutcome, str]:
-    """ERRSIG keyid pkalgo hashalgo class time rc: a hash GnuPG itself refuses is a weak hash."""
+def _judge_errsig(fields: Sequence[str], now: datetime) -> tuple[SignatureOutcome, str]:
+    """ERRSIG keyid pkalgo hashalgo class time rc: what GnuPG itself refuses to look at.
+
+    It refuses hashes, and signatures of keys that do not exist yet.
+    """
     if len(fields) > 3 and fields[3].isdecimal() and int(fields[3]) not in ALLOWED_HASHES:
         return SignatureOutcome.WEAK_HASH, f"hash algorithm {fields[3]} is not allowed"
+    created_at = _read_moment(fields[5]) if len(fields) > 5 else None
+    if created_at is not None and is_in_the_future(created_at, now):
+        return SignatureOutcome.FUTURE_SIGNATURE, f"it is dated {created_at.isoformat()}"
     return SignatureOutcome.BAD_SIGNATURE, "GnuPG said ERRSIG"
 
 
@@ -112,7 +118,7 @@ def _judge_validsig(
         return SignatureOutcome.BAD_SIGNATURE, f"class {valid.signature_class:02x} signs no text"
     if valid.hash_id not in ALLOWED_HASHES:
         return SignatureOutcome.WEAK_HASH, f"hash algorithm {valid.hash_id} is not allowed"
-    if valid.created_at > now + CLOCK_TOLERANCE:
+    if is_in_the_future(valid.created_at, now):
         return SignatureOutcome.FUTURE_SIGNATURE, f"it is dated {valid.created_at.isoformat()}"
     if exit_code != 0:
         return SignatureOutcome.BAD_SIGNATURE, f"GnuPG ended with exit code {exit_code}"
@@ -124,18 +130,25 @@ def _read_validsig(lines: Sequence[list[str]]) -> ValidSig | None:
     fields = next((line for line in lines if line[0] == "VALIDSIG"), None)
     if fields is None or len(fields) < 11:
         return None
+    created_at = _read_moment(fields[3])
+    if created_at is None:
+        return None
     try:
         return ValidSig(
-            created_at=_read_moment(fields[3]),
+            created_at=created_at,
             hash_id=int(fields[8]),
             signature_class=int(fields[9], 16),
             primary=fields[10].upper(),
         )
-    except (ValueError, OverflowError, OSError):
+    except ValueError:
         return None
 
 
-def _read_moment(text: str) -> datetime:
-    if "T" in text:
-        return datetime.strptime(text, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-    return datetime.fromtimestamp(int(text), UTC)
+def _read_moment(text: str) -> datetime | None:
+    """Seconds since 1970, or `20261130T090000`; None for anything else."""
+    try:
+        if "T" in text:
+            return datetime.strptime(text, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

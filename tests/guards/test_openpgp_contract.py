@@ -160,5 +160,19 @@ def test_now_decides_about_expiry_and_about_the_future(world: Real | Memory) -> 
     assert _outcome(world, signature, "alice", now=SESSION_START - DAY) == "good"
     assert _outcome(world, signature, "alice", now=SESSION_START + 500 * DAY) == "expired-key"
     assert _outcome(world, signature, "alice", now=SESSION_START - 3 * DAY) == "future-signature"
+    assert _outcome(world, signature, "alice", now=SESSION_START - 900 * DAY) == "future-signature"
     early = world.sign("expired", at=SESSION_START - 9 * DAY)
     assert _outcome(world, early, "expired", now=SESSION_START - 9 * DAY) == "good"
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [
+        (datetime.min.replace(tzinfo=UTC), "future-signature"),
+        (datetime(1960, 1, 1, tzinfo=UTC), "future-signature"),
+        (datetime(2107, 1, 1, tzinfo=UTC), "expired-key"),
+        (datetime.max.replace(tzinfo=UTC), "expired-key"),
+    ],
+)
+def test_now_may_be_any_moment_there_is(world: Real | Memory, now: datetime, outcome: str) -> None:
+    assert _outcome(world, world.sign("alice"), "alice", now=now) == outcome

@@ -94,6 +94,8 @@ def test_a_word_that_is_missing_or_unknown_is_never_a_pass(index: int) -> None:
         ("REVKEYSIG A x", "revoked-key"),
         ("ERRSIG A 22 8 00 1 9 -", "bad-signature"),
         ("ERRSIG A 1 1 00 1 5 -", "weak-hash"),
+        (f"ERRSIG A 22 8 00 {STAMP + 7200} 4 -", "future-signature"),
+        ("ERRSIG A 22 8 00 never 4 -", "bad-signature"),
         ("ERRSIG", "bad-signature"),
         ("NODATA 4", "no-signature-data"),
         ("NEWSIG", "several-signatures"),
@@ -145,6 +147,23 @@ def test_a_signing_subkey_counts_for_its_primary(keys: Keys) -> None:
     assert report.outcome is SignatureOutcome.GOOD
     assert report.signer == keys.with_subkey.fingerprint
     assert keys.with_subkey.signing_fingerprint != keys.with_subkey.fingerprint
+
+
+def test_a_refused_signature_of_a_subkey_is_said_to_be_of_its_primary(keys: Keys) -> None:
+    signature = sign_detached(keys.with_subkey, PAYLOAD)
+    report = _verify(keys, signature, "with_subkey", signed=PAYLOAD + b"more")
+    assert report.outcome is SignatureOutcome.BAD_SIGNATURE
+    assert report.signer == keys.with_subkey.fingerprint
+    assert _verify(keys, signature).signer == keys.with_subkey.signing_fingerprint
+
+
+def test_a_signature_that_names_a_key_id_only_has_no_signer_but_a_note(keys: Keys) -> None:
+    version_3 = bytes.fromhex("0305" + "00" + "65000000") + bytes.fromhex(keys.mallory.key_id)
+    packet = version_3 + bytes([22, 8, 0, 0, 0, 1, 1])
+    report = _verify(keys, bytes([0x88, len(packet)]) + packet, "alice")
+    assert report.outcome is SignatureOutcome.UNPINNED_KEY
+    assert report.signer is None
+    assert keys.mallory.key_id in report.detail
 
 
 @pytest.mark.parametrize("options", [{"armor": False}, {"text_mode": True}, {"hash": "SHA512"}])
