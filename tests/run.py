@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
         if "postgres" not in missing:
             postgres = stack.enter_context(running_postgres())
             environment[VARIABLE] = str(postgres.port)
-        codes = [_suite("SQLite", environment, arguments)]
+        codes = [_suite("SQLite", environment, ["-m", "not soak", *arguments])]
         if postgres is not None:
             url = postgres.url("countersign")
             fewer = ["-m", "not acceptance and not browser and not soak"]
