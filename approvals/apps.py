@@ -7,6 +7,7 @@ class ApprovalsConfig(AppConfig):
     """Wires approvals into the house: what triggers keep, and what is checked at start."""
 
     name = "approvals"
+    verbose_name = "Sign-off"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

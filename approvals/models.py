@@ -69,7 +69,7 @@ class Hold(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.subject_type}:{self.subject_id}"
+        return f"draft {str(self.pk)[:8]}"
 
 
 class Approval(models.Model):
@@ -157,7 +157,7 @@ class Approval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.digest[:12]} {self.state}"
+        return f"approval {str(self.pk)[:8]}"
 
 
 class EffectQuerySet(models.QuerySet["Effect"]):
@@ -263,7 +263,7 @@ class Effect(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.phase}"
+        return f"effect {str(self.pk)[:8]}"
 
 
 class Observation(models.Model):

@@ -10,6 +10,7 @@ class GuardsConfig(AppConfig):
     """Wires guards into the house."""
 
     name = "guards"
+    verbose_name = "Who may"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

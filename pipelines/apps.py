@@ -7,6 +7,7 @@ class PipelinesConfig(AppConfig):
     """Wires pipelines into the house: its kinds of events, runners, planners and receivers."""
 
     name = "pipelines"
+    verbose_name = "Work"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -7,6 +7,7 @@ class TeamsConfig(AppConfig):
     """Wires teams into the house: event kinds, receivers, append-only tables."""
 
     name = "teams"
+    verbose_name = "Record"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
