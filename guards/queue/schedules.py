@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -19,6 +20,11 @@ from django_q.scheduler import scheduler
 from guards.queue import enqueue, is_task
 from guards.queue.admission import HOOK, SCHEDULE, announce, refusal_of
 from guards.services.units import unit_of_work
+
+#: Minutes of the longest interval that a row may have.
+_LONGEST = 60 * 24 * 31
+#: A row that was due before this is from long ago.
+_LONG_AGO = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +65,54 @@ def enqueue_all(entries: Iterable[Entry]) -> None:
 
 
 def remove_refused() -> int:
-    """Delete schedule rows that name what nobody may run, and announce each. Their number."""
+    """Delete schedule rows that nobody may run or nobody can, and announce each. Their number.
+
+    django-q2 reads all due rows in one transaction: a single one that it cannot read would hold up
+    all the others for ever.
+    """
     removed = 0
-    rows = Schedule.objects.values_list("pk", "func", "hook", "kwargs")
-    for row_id, function, hook, keywords in rows:
-        refusal = _refusal(function, hook, keywords)
+    for row in Schedule.objects.order_by("pk"):
+        refusal = _refusal(row)
         if refusal is None:
             continue
         with unit_of_work():
-            if Schedule.objects.filter(pk=row_id).delete()[0]:
+            if Schedule.objects.filter(pk=row.pk).delete()[0]:
                 announce(where=refusal[0], path=refusal[1])
                 removed += 1
     return removed
 
 
-def _refusal(function: str, hook: str | None, keywords: str | None) -> tuple[str, str] | None:
-    if not is_task(function):
-        return SCHEDULE, function
-    if hook and not is_task(hook):
-        return HOOK, hook
-    if not keywords:
-        return None
-    options = _options(keywords)
-    return (SCHEDULE, function) if options is None else refusal_of({"func": function, **options})
+def set_right() -> int:
+    """Make rows due at once that wait longer than they should, or since long ago. Their number.
+
+    The clock may have gone back, and a row from long ago would be counted up minute by minute.
+    """
+    now = timezone.now()
+    changed = 0
+    for row_id, minutes, next_run in Schedule.objects.values_list("pk", "minutes", "next_run"):
+        latest = now + timedelta(minutes=minutes or 1)
+        if next_run is None or not now - _LONG_AGO <= next_run <= latest:
+            changed += Schedule.objects.filter(pk=row_id).update(next_run=now)
+    return changed
+
+
+def _refusal(row: Schedule) -> tuple[str, str] | None:
+    """Where and what the first thing in this row is that must not run, or that no entry has."""
+    if not is_task(row.func):
+        return SCHEDULE, row.func
+    if row.hook and not is_task(row.hook):
+        return HOOK, row.hook
+    options = _options(row.kwargs or "{}")
+    named = refusal_of({"func": row.func, **options}) if options is not None else None
+    if named is not None:
+        return named
+    plain = not (row.args or row.kwargs or row.hook or row.intended_date_kwarg)
+    every = row.schedule_type == Schedule.MINUTES and 1 <= (row.minutes or 0) <= _LONGEST
+    return None if plain and every else (SCHEDULE, row.func)
 
 
 def _options(keywords: str) -> dict[str, Any] | None:
-    """The queue's options inside a row's keywords; None unless they are a plain dictionary.
-
-    django-q2 reads a second form too (`name=value`), which none of our rows has.
-    """
+    """The queue's options inside a row's keywords; None unless they are a plain dictionary."""
     try:
         values = ast.literal_eval(keywords)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -102,4 +126,5 @@ def _options(keywords: str) -> dict[str, Any] | None:
 def run_due() -> None:
     """Remove refused rows, then let django-q2 enqueue what is due. Outside a transaction only."""
     remove_refused()
+    set_right()
     scheduler(broker=get_broker())

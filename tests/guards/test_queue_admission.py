@@ -141,7 +141,7 @@ def test_a_written_queue_row_is_deleted_and_announced_where_it_is_taken(refused,
     assert len(_take()) == 1, "the good row behind it still runs"
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_schedule_row_written_by_sql_never_runs(refused):
     with connection.cursor() as cursor:
         cursor.execute(
@@ -155,7 +155,7 @@ def test_a_schedule_row_written_by_sql_never_runs(refused):
     assert not OrmQ.objects.exists()
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("function", "hook", "keywords"),
     [
@@ -174,7 +174,7 @@ def test_a_schedule_row_may_not_carry_unregistered_code(refused, function, hook,
     assert not OrmQ.objects.exists()
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("keywords", ["hook='os.system'", "[]", "{'q_options': 1}", "("])
 def test_a_schedule_row_with_other_keywords_is_removed_and_holds_up_nothing(refused, keywords):
     _schedule(NOTE, kwargs=keywords)
@@ -184,13 +184,51 @@ def test_a_schedule_row_with_other_keywords_is_removed_and_holds_up_nothing(refu
     assert OrmQ.objects.count() == 1
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_schedule_row_of_a_registered_task_is_enqueued(refused):
     _schedule(NOTE)
     _schedule("os.system")
     schedules.run_due()
     assert [SignedPackage.loads(row.payload)["func"] for row in OrmQ.objects.all()] == [NOTE]
     assert refused == [("schedule", "os.system")]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": "("},
+        {"args": "('one',)"},
+        {"kwargs": "{1: 2}"},
+        {"kwargs": "{'q_options': {'sync': True}}"},
+        {"minutes": 0},
+        {"minutes": None},
+        {"schedule_type": "Z"},
+        {"schedule_type": "C", "cron": "no cron"},
+        {"intended_date_kwarg": "func"},
+    ],
+)
+def test_a_schedule_row_that_cannot_be_read_holds_up_no_other(refused, fields):
+    """django-q2 reads all due rows in one transaction."""
+    _schedule(NOTE, **fields)
+    _schedule(NOTE)
+    schedules.run_due()
+    assert refused == [("schedule", NOTE)]
+    assert OrmQ.objects.count() == 1
+    assert ran == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("days", "enqueued"), [(3, 1), (-4000, 1), (0, 0)])
+def test_a_clock_that_jumps_stops_no_timetable(refused, days, enqueued):
+    """After a jump backwards a row would wait for as long as the jump was."""
+    _schedule(NOTE)
+    soon = timezone.now() + timezone.timedelta(days=days, seconds=30)
+    Schedule.objects.update(next_run=soon)
+    schedules.run_due()
+    assert OrmQ.objects.count() == enqueued
+    assert refused == []
+    assert Schedule.objects.get().next_run > timezone.now()
 
 
 @pytest.mark.django_db
@@ -204,10 +242,10 @@ def test_the_timetable_is_written_once_and_set_right_again():
 
 
 def _schedule(function: str, **fields: object) -> None:
-    Schedule.objects.create(
-        func=function,
-        schedule_type=Schedule.MINUTES,
-        minutes=1,
-        next_run=timezone.now() - timezone.timedelta(minutes=5),
-        **fields,
-    )
+    usual = {
+        "schedule_type": Schedule.MINUTES,
+        "minutes": 1,
+        "next_run": timezone.now() - timezone.timedelta(minutes=5),
+    }
+    row = Schedule.objects.create(func=function, **usual)
+    Schedule.objects.filter(pk=row.pk).update(**fields)  # as SQL would: past every check of saving
