@@ -38,11 +38,10 @@ def test_the_queue_has_no_admin_pages_of_its_own():
         assert not admin.site.is_registered(model)
 
 
+@pytest.mark.only_on("sqlite")
 @pytest.mark.django_db
 @pytest.mark.fault("queue-06", "queue-07")
 def test_sqlite_really_has_the_pragmas_that_the_settings_name():
-    if connection.vendor != "sqlite":
-        pytest.skip("only SQLite has pragmas")
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         assert cursor.fetchone()[0] >= 20_000

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from guards.queue import wakeup
 
@@ -75,10 +75,9 @@ def test_a_listener_is_of_no_use_after_a_fork(settings, short_directory: Path):
     made.close()
 
 
+@pytest.mark.only_on("postgresql")
 @pytest.mark.django_db(transaction=True)
 def test_postgresql_wakes_by_notify_again_after_the_connection_was_lost():
-    if connection.vendor != "postgresql":
-        pytest.skip("only PostgreSQL has NOTIFY")
     made = wakeup.NotifyListener(using="default")
     made._connection.close()
     made.wait(0.1)

@@ -23,6 +23,20 @@ from tests.servers.smtp import SmtpServer
 __all__ = ["DovecotServer", "Installation", "PostgresServer", "RedisServer", "SmtpServer"]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to the other database: that is no skip."""
+    from django.db import connection
+
+    def belongs(item: pytest.Item) -> bool:
+        marker = item.get_closest_marker("only_on")
+        return marker is None or marker.args[0] == connection.vendor
+
+    others = [item for item in items if not belongs(item)]
+    if others:
+        items[:] = [item for item in items if belongs(item)]
+        config.hook.pytest_deselected(items=others)
+
+
 @pytest.fixture
 def short_directory() -> Iterator[Path]:
     """A directory with a short path: sockets of gpg-agent and of the queue need one."""
