@@ -121,6 +121,8 @@ if _database["ENGINE"] == "django.db.backends.sqlite3":
     }
 else:
     _database["CONN_HEALTH_CHECKS"] = True
+    # Seconds to wait for a server that does not answer (the driver would wait for ever).
+    _database.setdefault("OPTIONS", {}).setdefault("connect_timeout", 10)
 # Reconnecting at every queue operation costs nine tenths of the throughput.
 _database["CONN_MAX_AGE"] = 600
 _database["ATOMIC_REQUESTS"] = False

@@ -29,6 +29,18 @@ SCHEMA = "explain/1"
 #: The identity under which rights stand that were given on the command line.
 _GIVEN = 0
 
+_EMPTY_BOOK = ContactBook({}, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the database has to say; by default there is none."""
+
+    identity: Identity | None = None
+    book: ContactBook = _EMPTY_BOOK
+    own_addresses: frozenset[str] = frozenset()
+    not_before: datetime | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -54,19 +66,19 @@ def build_setting(
     now: datetime,
 ) -> Setting:
     """The setting of a run. InvalidInput says what is wrong with a contact, a pin or an address."""
-    email = normalise_exact(identity, field="--identity") if identity else None
+    email = None if identity is None else normalise_exact(identity, field="--identity")
     given = bool(contacts or pins)
-    known = _identity(email)
-    book = _given_book(contacts, pins) if given else _stored_book()
-    stored_id = known.pk if known else None
+    book = _given_book(contacts, pins) if given else None
+    stored = _stored(email, whole=not given)
+    known = stored.identity
     return Setting(
-        book=book,
-        viewpoint=_viewpoint(email, known, frozenset() if given else _own_addresses()),
-        identity_id=_GIVEN if given else stored_id,
+        book=stored.book if book is None else book,
+        viewpoint=_viewpoint(email, known, stored.own_addresses),
+        identity_id=_GIVEN if given else (known.pk if known else None),
         provider=provider,
         loopback=loopback,
         now=now,
-        not_before=None if given else _not_before(),
+        not_before=stored.not_before,
         verifier=openpgp.verifier(),
     )
 
@@ -237,32 +249,22 @@ def _has_database() -> bool:
     return connection.vendor != "sqlite" or in_memory or Path(name).exists()
 
 
-def _identity(email: str | None) -> Identity | None:
+def _stored(email: str | None, *, whole: bool) -> _Stored:
+    """What the database says; nothing where it cannot be asked, which is tried once.
+
+    `whole` asks for more than the identity: the book, our own addresses, what a restore stamped.
+    """
     try:
         if not _has_database():
-            return None
-        return selectors.identity_by_email(email) if email else selectors.default_identity()
+            return _Stored()
+        known = selectors.identity_by_email(email) if email else selectors.default_identity()
+        if not whole:
+            return _Stored(known)
+        return _Stored(
+            identity=known,
+            book=selectors.contact_book(),
+            own_addresses=admission.own_addresses(),
+            not_before=selectors.execute_not_before(),
+        )
     except Error:
-        return None
-
-
-def _stored_book() -> ContactBook:
-    empty = ContactBook({}, ())
-    try:
-        return selectors.contact_book() if _has_database() else empty
-    except Error:
-        return empty
-
-
-def _own_addresses() -> frozenset[str]:
-    try:
-        return admission.own_addresses() if _has_database() else frozenset()
-    except Error:
-        return frozenset()
-
-
-def _not_before() -> datetime | None:
-    try:
-        return selectors.execute_not_before() if _has_database() else None
-    except Error:
-        return None
+        return _Stored()

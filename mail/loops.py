@@ -6,6 +6,7 @@ Read from headers that programs set, never from guesses: a subject that sounds a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from mail.types import LoopReason, ParsedMessage
@@ -13,6 +14,7 @@ from mail.types import LoopReason, ParsedMessage
 __all__ = ["LoopReason", "reason"]
 
 _BULK = frozenset({"bulk", "list", "junk"})
+_COMMENT = re.compile(r"\([^()]*\)")
 _ROBOTS = frozenset({"mailer-daemon", "postmaster"})
 #: Set on everything we send: the identity that sent it.
 OWN_MARK = "x-beadle-agent"
@@ -47,18 +49,19 @@ def _values(message: ParsedMessage, name: str) -> list[str]:
 
 
 def _first_word(value: str) -> str:
-    words = value.replace(";", " ").replace("(", " ").split()
+    """The value's first word in lower case: without comments, before any parameter."""
+    words = _COMMENT.sub(" ", value).replace(";", " ").replace("(", " ").split()
     return words[0].lower() if words else ""
 
 
 def _is_bounce(message: ParsedMessage) -> bool:
-    if message.structure.type == "multipart/report":
-        return True
+    if any(_first_word(value) == "multipart/report" for value in _values(message, "content-type")):
+        return True  # even where it was cut off and could not be read as one
     if any("".join(value.split()) == "<>" for value in _values(message, "return-path")):
         return True
-    return any(
-        address.address.rpartition("@")[0].lower() in _ROBOTS for address in message.from_all
-    )
+    senders = [address.address.rpartition("@")[0] for address in message.from_all]
+    senders += [_COMMENT.sub(" ", value).strip() for value in _values(message, "from")]
+    return any(sender.lower() in _ROBOTS for sender in senders)
 
 
 def _is_own(

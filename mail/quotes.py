@@ -1,15 +1,16 @@
 """New text apart from quotes of earlier mail and from mail signatures.
 
 What counts as executable text is decided with this, so it errs on the side of cutting: quoted lines
-(`>`) go wherever they stand, and all that follows an attribution ("On …, … wrote:"), the header
-of a forwarded or answered mail, or the signature line `-- `. Attributions are known in many
-languages by mail-parser-reply; its patterns see a few short lines at a time, so that hostile text
-costs nothing.
+(`>`) go wherever they stand; an attribution ("On …, … wrote:") goes with the quoted lines below it,
+and with everything below it where none is marked; so does all that follows the header of a
+forwarded or answered mail, or the signature line `-- `. Attributions are known in many languages by
+mail-parser-reply; its patterns see a few short lines at a time, so that hostile text costs nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from mail.mime.limits import MAX_QUOTE_CANDIDATES
@@ -28,14 +29,25 @@ _BANNER = re.compile(
     re.IGNORECASE,
 )
 _RULE = re.compile(r"_{20,}\s*\Z")
+#: Who wrote, or who and when: enough for an attribution where quoted lines follow at once.
+_AUTHOR = re.compile(
+    r"\b(?:wrote|writes|said|schrieb|schreibt|écrit|escribió|escreveu|scritto|schreef|skrev|napisał"
+    r"|napisał\(a\))\s*:\Z|\b[0-9]{1,4}[-./:][0-9]{1,2}\b.*@|@.*\b[0-9]{1,4}[-./:][0-9]{1,2}\b",
+    re.IGNORECASE,
+)
 
 
 def split_reply(text: str) -> tuple[str, str]:
     """The new text and the quoted rest, both with LF line ends. Never raises."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    end = _earlier_mail(lines)
-    new = [line for line in lines[:end] if not line.startswith(">")]
-    rest = [line for line in lines[:end] if line.startswith(">")] + lines[end:]
+    new: list[str] = []
+    rest: list[str] = []
+    position = 0
+    for start, end in [*_earlier_mails(lines), (len(lines), len(lines))]:
+        for line in lines[position:start]:
+            (rest if line.startswith(">") else new).append(line)
+        rest += lines[start:end]
+        position = end
     return "\n".join(new).strip("\n"), "\n".join(rest).strip("\n")
 
 
@@ -51,30 +63,45 @@ def new_text(text: str | None) -> str | None:
     return "\n".join(lines).strip() or None
 
 
-def _earlier_mail(lines: list[str]) -> int:
-    """The number of the line where an earlier mail begins; one past the last where none does."""
-    looked = 0
+def _earlier_mails(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """Where each earlier mail begins, its attribution included, and where it ends."""
+    looked = free = 0
     for number, line in enumerate(lines):
         bare = line.strip()
-        if _BANNER.match(bare):
-            return number
-        if looked >= MAX_QUOTE_CANDIDATES or len(bare) > _MAX_LINE:
+        if number < free or line.startswith(">"):
             continue
-        start = None
-        if bare.endswith(":"):
+        end = None
+        start = number if _BANNER.match(bare) else None
+        if start is None and (looked >= MAX_QUOTE_CANDIDATES or len(bare) > _MAX_LINE):
+            continue
+        if start is None and bare.endswith(":"):
             looked += 1
-            start = _attribution(lines, number)
-        elif _FROM.match(bare):
+            end = _end_of_marked(lines, number + 1)
+            start = _attribution(lines, number, free)
+            if start is None and end is not None and _AUTHOR.search(bare):
+                start = number
+        elif start is None and _FROM.match(bare):
             looked += 1
             start = _header_block(lines, number)
         if start is not None:
-            return start
-    return len(lines)
+            free = len(lines) if end is None else end
+            yield start, free
 
 
-def _attribution(lines: list[str], number: int) -> int | None:
+def _end_of_marked(lines: list[str], number: int) -> int | None:
+    """Where a run of lines marked with `>` ends; None where what begins here is not marked."""
+    end = None
+    for place in range(number, len(lines)):
+        if lines[place].startswith(">"):
+            end = place + 1
+        elif lines[place].strip():
+            break
+    return end
+
+
+def _attribution(lines: list[str], number: int, free: int) -> int | None:
     """Where an attribution that ends on this line begins; clients fold it over three lines."""
-    for first in range(number, max(-1, number - 3), -1):
+    for first in range(number, max(free - 1, number - 3), -1):
         if not 0 < len(lines[first].strip()) <= _MAX_LINE:
             return None
         window = _window(lines[first : number + 1])

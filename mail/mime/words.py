@@ -68,6 +68,8 @@ def _content(encoding: str, text: str) -> bytes | None:
     if encoding in "qQ":
         return binascii.a2b_qp(encoded, header=True)
     compact = _BASE64_NOISE.sub("", text)
+    if text and not compact:
+        return None
     try:
         return binascii.a2b_base64(compact + "=" * (-len(compact) % 4))
     except binascii.Error:

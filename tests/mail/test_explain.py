@@ -215,11 +215,49 @@ WRONG = [
     ("--pin", f"alice@example.org={__file__}"),
     ("--pin", f"*@example.org={__file__}"),
     ("--identity", "nobody"),
+    ("--identity", ""),
+    ("--contact", "alice@example.org=rwx", "bob@example.org=rw"),
     ("--now", "yesterday"),
     ("--provider", "gmail"),
     ("--unknown",),
     ("/no/such/file",),
 ]
+
+
+@pytest.mark.django_db
+def test_an_option_takes_several_values_and_leaves_the_paths(
+    letter: Path, signed_letter: Path, key_file: Path
+) -> None:
+    answers = explain(
+        signed_letter, "--contact", "bob@example.org=r--", "alice@example.org=rwx",
+        "--pin", f"alice@example.org={key_file}", letter,
+    )  # fmt: skip
+    assert [answer["file"] for answer in answers] == [str(signed_letter), str(letter)]
+    assert [answer["permission"] for answer in answers] == ["rwx", "rwx"]
+    (alone,) = explain("--contact", "alice@example.org=r--", letter)
+    assert alone["permission"] == "r--"
+
+
+@pytest.mark.django_db
+def test_an_answer_is_one_line_of_compact_json_in_ascii(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"\xff \xc3\xa9.eml")
+    file.write_bytes(plain("Subject: \u00e9t\u00e9: a, b"))
+    out = StringIO()
+    call_command("explain", str(file), stdout=out)
+    line = out.getvalue()
+    assert line.isascii() and line.count("\n") == 1
+    assert line.startswith('{"schema":"explain/1","file":"')
+    assert json.loads(line)["file"] == str(file)
+    assert json.loads(line)["subject"] == "\u00e9t\u00e9: a, b"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("now", ["0001-01-01", "1960-01-01T00:00:00Z", "9999-12-31T23:59:59"])
+def test_any_moment_may_be_now(signed_letter: Path, key_file: Path, now: str) -> None:
+    pin = f"alice@example.org={key_file}"
+    (answer,) = explain(signed_letter, "--pin", pin, "--now", now)
+    expected = "expired-key" if now.startswith("9") else "future-signature"
+    assert answer["trust"]["reason"] == expected
 
 
 @pytest.mark.django_db

@@ -34,7 +34,7 @@ SUBJECTS = [
     (b"=?utf-8?b?4pw=?= =?utf-8?b?kw==?=", "✓"),
     (b"=?iso-8859-1*de?q?=FC?=", "ü"),
     (b"=?x-unknown?q?caf=C3=A9?=", "café"),
-    (b"=?utf-8?b?!!!?=", ""),
+    (b"=?utf-8?b?!!!?=", "=?utf-8?b?!!!?="),
     (b"=?utf-8?x?abc?=", "=?utf-8?x?abc?="),
     ("rohe Umlaute: äöü".encode(), "rohe Umlaute: äöü"),
     (b"caf\xe9", "café"),
@@ -82,6 +82,10 @@ DATES = [
     ("30 Nov 2026 09:00 GMT", datetime(2026, 11, 30, 9, tzinfo=UTC)),
     ("Mon, 30 Nov 26 04:00:00 EST (comment)", datetime(2026, 11, 30, 9, tzinfo=UTC)),
     ("Mon, 30 Nov 2026 09:00:60 -0000", datetime(2026, 11, 30, 9, 0, 59, tzinfo=UTC)),
+    ("(c) Mon, 30 Nov 2026 09:00:00 +0000", datetime(2026, 11, 30, 9, tzinfo=UTC)),
+    ("Mon Nov 30 09:00:00 2026", datetime(2026, 11, 30, 9, tzinfo=UTC)),
+    ("Mon, 30 Nov 2026 09:00:00 +2400", None),
+    ("Mon, 30 Nov 2026 09:00:00 +0060", None),
     ("Mon, 31 Dec 9999 23:59:59 -1200", None),
     ("Mon, 32 Nov 2026 10:00:00 +0100", None),
     ("2026-11-30T09:00:00Z", None),
@@ -126,3 +130,9 @@ def test_long_references_keep_the_oldest_and_the_newest() -> None:
     kept = mime.parse(plain(f"References: {ids}")).references
     assert len(kept) == 100
     assert (kept[0], kept[-1]) == ("0@x", "499@x")
+
+
+def test_an_encoded_word_that_holds_no_letter_of_base64_stays_as_it_stands() -> None:
+    parsed = mime.parse(plain("Subject: =?utf-8?b?!!!?= and =?utf-8?b??= more"))
+    assert parsed.subject == "=?utf-8?b?!!!?= and  more"
+    assert "header.bad-encoded-word" in parsed.defects

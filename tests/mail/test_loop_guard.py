@@ -14,6 +14,8 @@ REASONS = [
     ("Auto-Submitted: auto-replied; owner-email=a@b", "auto-submitted"),
     ("Auto-Submitted:", "auto-submitted"),
     ("Auto-Submitted: no", None),
+    ("Auto-Submitted: (a person) no", None),
+    ("Auto-Submitted: (no) auto-replied", "auto-submitted"),
     ("Auto-Submitted: NO (really)", None),
     ("Precedence: bulk", "bulk"),
     ("Precedence: LIST", "bulk"),
@@ -26,6 +28,8 @@ REASONS = [
     ("Return-Path: <alice@example.org>", None),
     ("From: MAILER-DAEMON@mx.example.org", "bounce"),
     ("From: Postmaster <postmaster@example.org>", "bounce"),
+    ("From: MAILER-DAEMON (Mail Delivery System)", "bounce"),
+    ("From: mailer-daemon-fan@example.org", None),
     ("From: a@b, c@d", "no-identity"),
     ("From: Me <Agent@Example.net>", "own-address"),
     ("X-Beadle-Agent: agent@example.net", "own-address"),
@@ -50,6 +54,13 @@ def test_a_delivery_report_is_a_bounce() -> None:
         parameters="; report-type=delivery-status",
     )  # fmt: skip
     assert mime.parse(raw).loop is LoopReason.BOUNCE
+
+
+@pytest.mark.fault("loops-07")
+def test_a_delivery_report_that_was_cut_off_is_a_bounce_too() -> None:
+    for boundary in ("; boundary=never-used", ""):
+        raw = plain(f"Content-Type: Multipart/Report (x); report-type=delivery-status{boundary}")
+        assert mime.parse(raw).loop is LoopReason.BOUNCE
 
 
 @pytest.mark.fault("loops-02")

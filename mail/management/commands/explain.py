@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,29 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from guards.exceptions import InvalidInput
 from guards.fronts.commands import sentence, wrong_use
+
+#: What stands behind `--contact` or `--pin` and is one more of its values, not a path.
+_CONTACT = re.compile(r".+=[r-][w-][x-]", re.DOTALL)
+_PIN = re.compile(r"[^/=]+@[^/=]+=.+", re.DOTALL)
+
+
+class _Several(argparse.Action):
+    """`--contact a@x=rwx b@y=r--`: as many values as have the option's form; the rest are paths."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Take the first value whatever it is: a wrong one is refused by name later."""
+        form = _CONTACT if self.dest == "contact" else _PIN
+        first, *more = list(values or ())
+        own = [value for value in more if form.fullmatch(value) and not Path(value).exists()]
+        paths = [value for value in more if value not in own]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), first, *own])
+        namespace.more_paths = [*namespace.more_paths, *paths]
 
 
 class Command(BaseCommand):
@@ -27,19 +52,18 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The options of the issue's usage line."""
-        parser.add_argument("paths", nargs="+", metavar="PATH", help="a message, or a folder")
+        parser.set_defaults(more_paths=[])
+        parser.add_argument("paths", nargs="*", metavar="PATH", help="a message, or a folder")
         parser.add_argument("--json", action="store_true", help="JSON (always so)")
         parser.add_argument("--identity", metavar="EMAIL", help="judge as this identity sees it")
         parser.add_argument("--provider", choices=["generic", "proton-bridge"], default="generic")
         parser.add_argument(
             "--loopback", action="store_true", help="it came from a literal loopback host"
         )
-        parser.add_argument(
-            "--contact", action="append", default=[], metavar="ADDRESS=rwx", help="repeatable"
-        )
-        parser.add_argument(
-            "--pin", action="append", default=[], metavar="ADDRESS=KEYFILE", help="repeatable"
-        )
+        for name, form in (("--contact", "ADDRESS=rwx"), ("--pin", "ADDRESS=KEYFILE")):
+            parser.add_argument(
+                name, action=_Several, nargs="+", default=[], metavar=form, help="repeatable"
+            )
         parser.add_argument("--now", metavar="ISO", help="the moment to judge at")
 
     def handle(self, *args: object, **options: Any) -> None:
@@ -48,7 +72,10 @@ class Command(BaseCommand):
         from mail.types import Provider
 
         now = _moment(options["now"])
-        files = list(_files(options["paths"]))
+        paths = [*options["paths"], *options["more_paths"]]
+        if not paths:
+            raise wrong_use("name at least one PATH: a message, or a folder of messages")
+        files = list(_files(paths))
         for file in files:
             _check_readable(file)
         try:
@@ -64,7 +91,7 @@ class Command(BaseCommand):
             raise wrong_use(sentence(refusal)) from refusal
         for file in files:
             answer = explaining.explain(_read(file), file=file, setting=setting)
-            self.stdout.write(json.dumps(answer))
+            self.stdout.write(json.dumps(answer, separators=(",", ":")))
 
 
 def _moment(text: str | None) -> datetime:
