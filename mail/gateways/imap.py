@@ -172,7 +172,8 @@ class ImapMailbox:
             raise TransportError(
                 f"{self._endpoint.host} refused SEARCH {criteria}: {found!r}"[:300]
             )
-        return [int(uid) for uid in (found[0] or b"").split() if uid.isdigit()]
+        # Long answers may come in several lines.
+        return [int(uid) for line in found for uid in (line or b"").split() if uid.isdigit()]
 
     def _fetch(
         self, uids: Sequence[int], attributes: str
@@ -291,8 +292,26 @@ def _end_idle(box: BaseMailBox, tag: bytes) -> None:
 
 
 def _pending(client: imaplib.IMAP4) -> bool:
-    """Whether decrypted bytes already wait inside the TLS layer, where a selector is blind."""
-    return isinstance(client.sock, ssl.SSLSocket) and client.sock.pending() > 0
+    """Whether bytes already wait in imaplib's buffer or the TLS layer, where a selector is blind.
+
+    What came in one packet with the `+` lies in the buffer.
+    """
+    if isinstance(client.sock, ssl.SSLSocket) and client.sock.pending() > 0:
+        return True
+    kept: Any = getattr(client, "_readbuf", None)  # imaplib's own buffer from Python 3.14 on
+    return bool(kept) if kept is not None else _buffered(client)
+
+
+def _buffered(client: imaplib.IMAP4) -> bool:
+    """Look into the buffered file without waiting: it asks the socket where it holds nothing."""
+    timeout = client.sock.gettimeout()
+    client.sock.settimeout(0)
+    try:
+        return bool(client.file.peek(1))
+    except OSError:
+        return False  # nothing there; a broken line shows at the next command
+    finally:
+        client.sock.settimeout(timeout)
 
 
 def _set(uids: Sequence[int]) -> str:

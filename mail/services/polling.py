@@ -98,11 +98,13 @@ class _Pass:
 
     def batches(self) -> Iterator[list[tuple[int, int]]]:
         """New UIDs with their sizes, in bites that fit one commit and the memory."""
-        uids = self._unplaced(self.mailbox.uids_after(self.entered.last_uid))
-        self.highest = max((self.entered.state.uidnext - 1, *uids[-1:]))
+        shown = self.mailbox.uids_after(self.entered.last_uid)
+        self.highest = max(shown, default=0)
+        uids = self._unplaced(shown)
         for start in range(0, len(uids), BATCH_MESSAGES):
             bite = uids[start : start + BATCH_MESSAGES]
             sizes = self.mailbox.sizes(bite)
+            self._note_absent([uid for uid in bite if uid not in sizes])
             yield from _by_bytes([(uid, sizes[uid]) for uid in bite if uid in sizes])
 
     def take(self, batch: Sequence[tuple[int, int]]) -> None:
@@ -110,7 +112,7 @@ class _Pass:
         result = self._fetch(batch)
         highest = max((message.uid for message in result.messages), default=0)
         if result.absent:
-            self._note_absent(result)
+            self._note_absent(result.absent, cannot_tell=result.broken is not None)
         elif batch:
             highest = max(highest, batch[-1][0])
         self._store(result.messages, highest)
@@ -118,11 +120,15 @@ class _Pass:
             raise result.broken
 
     def finish(self) -> None:
-        """The end was reached: from now on this folder's mail is news."""
+        """The end was reached: from now on this folder's mail is news.
+
+        The cursor goes to the last mail that was shown. UIDNEXT says no more than which numbers
+        were given out: a server may show one of them later than it counts it.
+        """
         if self.stuck_at is not None:
             return
         end = {
-            "last_uid": max(self.entered.last_uid, self.entered.state.uidnext - 1),
+            "last_uid": max(self.entered.last_uid, self.highest),
             "first_pass_done": True,
             "modseq": self.entered.state.modseq,
         }
@@ -164,13 +170,9 @@ class _Pass:
         messages = sorted((*whole.messages, *heads.messages), key=lambda message: message.uid)
         return FetchResult(tuple(messages), (*whole.absent, *heads.absent), heads.broken)
 
-    def _note_absent(self, result: FetchResult) -> None:
+    def _note_absent(self, absent: Sequence[int], *, cannot_tell: bool = False) -> None:
         """Absent means gone (fine) or not delivered (asked again); a broken line cannot tell."""
-        here = (
-            frozenset(result.absent)
-            if result.broken is not None
-            else self.mailbox.existing(result.absent)
-        )
+        here = frozenset(absent) if cannot_tell else self.mailbox.existing(absent)
         if here:
             log.warning("mail.not_delivered", account=self.account.name, uids=sorted(here)[:20])
             first = min(here)

@@ -120,6 +120,27 @@ def test_the_star_of_a_range_never_brings_old_mail_back(server, mailbox):
     assert mailbox.uids_after(9) == ()
 
 
+def test_an_answer_to_search_may_come_in_several_lines(server, mailbox):
+    server.on(rb"UID SEARCH", b"* SEARCH 5 6\r\n* SEARCH 7\r\n%TAG% OK done\r\n")
+    assert mailbox.uids_after(4) == (5, 6, 7)
+
+
+def test_news_in_one_packet_with_the_start_of_idle_ends_it(server, mailbox):
+    """Unread, it would lie in imaplib's buffer until the next look, when this server is gone."""
+    gone = threading.Event()
+
+    def lose_patience():
+        gone.set()
+        server_side_close(mailbox)
+
+    server.on(rb"IDLE", b"+ idling\r\n* 4 EXISTS\r\n")
+    server.on(rb"DONE", lambda tag, command: None if gone.is_set() else tag + b" OK done\r\n")
+    patience = threading.Timer(5, lose_patience)
+    patience.start()
+    assert mailbox.idle(seconds=60)
+    patience.cancel()
+
+
 @pytest.mark.fault("imap-09")
 def test_a_server_that_never_greets_ends_in_an_error_within_the_timeout(monkeypatch):
     monkeypatch.setattr(imap, "TIMEOUT", 0.3)
