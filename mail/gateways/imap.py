@@ -302,7 +302,7 @@ def _pending(client: imaplib.IMAP4) -> bool:
     return bool(kept) if kept is not None else _buffered(client)
 
 
-def _buffered(client: imaplib.IMAP4) -> bool:
+def _buffered(client: Any) -> bool:
     """Look into the buffered file without waiting: it asks the socket where it holds nothing."""
     timeout = client.sock.gettimeout()
     client.sock.settimeout(0)
