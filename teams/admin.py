@@ -56,6 +56,7 @@ class CheckpointAdmin(PageAdmin):
     list_display = ("seq", "show_hash", "key_id", "signed_at")
     date_hierarchy = "signed_at"
     ordering = ("-seq",)
+    acts_on_all = frozenset({"verify"})
 
     @display(description="Hash")
     def show_hash(self, checkpoint: Checkpoint) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -68,11 +69,14 @@ class FeedConsumer(AsyncWebsocketConsumer):
         if self._subscription is not None:
             tailer.unsubscribe(self._subscription)
             self._subscription = None
-        if self._sender is not None and self._sender is not asyncio.current_task():
-            self._sender.cancel()
+        sender, self._sender = self._sender, None
+        if sender is not None and sender is not asyncio.current_task():
+            sender.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Take an acknowledgement."""
+        """Take an acknowledgement; what comes after a refusal or the end is for nobody."""
+        if self._sender is None:
+            return
         try:
             seq = _acknowledged(text_data)
             if seq > self._window.position:
@@ -102,30 +106,32 @@ class FeedConsumer(AsyncWebsocketConsumer):
         look_again = loop.time() + self.ping_seconds
         try:
             while True:
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout_at(look_again):
                         await self._wake.wait()
-                except TimeoutError:
+                if loop.time() >= look_again:  # however busy the log or the client keeps us
                     await self._look_again()
                     await self.send(text_data=frames.PING)
                     look_again = loop.time() + self.ping_seconds
-                    continue
-                self._wake.clear()
-                await self._send_new()
+                elif self._wake.is_set():
+                    self._wake.clear()
+                    await self._send_some()
         except CountersignError as problem:
             await self._end(problem, NOT_ALLOWED)
         except DatabaseError:
             logger.warning("a feed ends: the database is not reachable", exc_info=True)
             await self.close(code=TRY_AGAIN)
 
-    async def _send_new(self) -> None:
-        while not self._window.suspended:
-            page = tailer.recent(self._window.position, PAGE)
-            if page is None:
-                page = await database_sync_to_async(_read)(self._window.position)
-            if not page:
-                return
+    async def _send_some(self) -> None:
+        """One page of what is new; the next one comes after another look at the clock."""
+        if self._window.suspended:
+            return
+        page = tailer.recent(self._window.position, PAGE)
+        if page is None:
+            page = await database_sync_to_async(_read)(self._window.position)
+        if page:
             await self._send_page(page)
+            self._wake.set()
 
     async def _send_page(self, page: Sequence[EventFrame]) -> None:
         for frame in page:

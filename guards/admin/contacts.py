@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -165,6 +165,10 @@ class ContactAdmin(ServiceAdmin):
     search_fields = ("address", "name", "aliases__address", "pins__fingerprint", "notes")
     ordering = ("address",)
     fields = ("name", "address", "notes")
+    act_permissions: ClassVar = {
+        "grant": ("guards.change_permission",),
+        "pin": ("guards.add_pinnedkey",),
+    }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With what the list shows, in a constant number of queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -101,6 +102,7 @@ class CandidateKeyAdmin(ButtonAdmin):
     search_fields = ("fingerprint", "uid", "seen_from", "source")
     date_hierarchy = "first_seen_at"
     fields = ("fingerprint", "uid", "seen_from", "source", "first_seen_at")
+    act_permissions: ClassVar = {"pin": ("guards.add_pinnedkey",)}
 
     def acts(self) -> Mapping[str, Act]:
         """Pin it, or forget it."""

@@ -10,6 +10,7 @@ import base64
 import json
 import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import PermissionDenied
@@ -20,7 +21,7 @@ from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
-from guards import registry
+from guards import registry, storable
 from guards.exceptions import CountersignError, InvalidInput, NotAuthenticated, NotFound, Refused
 from guards.models import ApiToken
 from guards.services import tokens
@@ -33,6 +34,9 @@ Row = TypeVar("Row", bound=Model)
 #: Rows of one page: what a caller may ask for at most, and gets where nothing is said.
 MOST_ROWS = 200
 USUAL_ROWS = 50
+
+#: A cursor holds two column values; those given out here are far shorter.
+_LONGEST_CURSOR = 1_000
 
 
 class ErrorOut(Schema):
@@ -215,9 +219,16 @@ def _write_cursor(row: Model, field: Field[Any, Any]) -> str:
 def _read_cursor(
     cursor: str, field: Field[Any, Any], primary: Field[Any, Any]
 ) -> tuple[object, object]:
+    if len(cursor) > _LONGEST_CURSOR:
+        raise InvalidInput("this cursor was not given out here", field="cursor")
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        value, key = (str(part) for part in json.loads(text))
-        return field.to_python(value), primary.to_python(key)
-    except (ValueError, TypeError, InvalidValue) as error:
+        value, key = (storable.text(str(part)) for part in json.loads(text))
+        return _in_range(field.to_python(value)), primary.to_python(key)
+    except (ValueError, TypeError, RecursionError, OverflowError, InvalidValue) as error:
         raise InvalidInput("this cursor was not given out here", field="cursor") from error
+
+
+def _in_range(value: object) -> object:
+    """OverflowError for a moment that no database can hold in UTC."""
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
+from django.db import DataError
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -24,6 +25,10 @@ from guards.exceptions import CountersignError
 from guards.types import Asker
 
 Act = Callable[[HttpRequest, str], str | None]
+
+#: What the filters of a list and its date hierarchy put behind a column's name.
+_FILTER_OPERATORS = frozenset({"exact", "in", "isnull", "gte", "lt", "isempty"})
+_DATE_OPERATORS = frozenset({"year", "month", "day", "gte", "lt"})
 
 
 def operator(request: HttpRequest) -> Asker:
@@ -73,6 +78,10 @@ class ConsoleAdmin(ModelAdmin[Any]):
     show_full_result_count = False
     list_filter_submit = False
     compressed_fields = True
+    #: Django permissions that an act needs beyond change on its own model.
+    act_permissions: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Acts that are about no row in particular.
+    acts_on_all: ClassVar[frozenset[str]] = frozenset()
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Rows are written by services."""
@@ -91,16 +100,41 @@ class ConsoleAdmin(ModelAdmin[Any]):
         label, model = self.opts.app_label, self.opts.model_name
         return any(request.user.has_perm(f"{label}.{verb}_{model}") for verb in ("view", "change"))
 
-    def may_act(self, request: HttpRequest) -> bool:
-        """Whoever has Django's change permission on the model may press its buttons."""
-        return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
+    def may_act(self, request: HttpRequest, word: str = "") -> bool:
+        """Whoever has Django's change permission on the model may press its buttons.
+
+        A button that writes rows of another model asks for `act_permissions` as well.
+        """
+        own = f"{self.opts.app_label}.change_{self.opts.model_name}"
+        return bool(request.user.has_perms((own, *self.act_permissions.get(word, ()))))
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Only what the list's own filters ask.
+
+        Django lets an address filter by any column, which would answer questions about covered
+        text, digests and secret references.
+        """
+        offered = self.get_list_filter(request) if request is not None else self.list_filter
+        names = {entry[0] if isinstance(entry, tuple | list) else entry for entry in offered}
+        wanted = lookup.removesuffix("__id__exact").removesuffix("__id__isnull")
+        column, _, operator = wanted.rpartition("__")
+        if wanted in names or (column in names and operator in _FILTER_OPERATORS):
+            return True
+        return bool(self.date_hierarchy) and (
+            column == self.date_hierarchy and operator in _DATE_OPERATORS
+        )
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The list under its own name."""
+        """The list under its own name; an address that no database can answer is the whole list."""
         named = {"title": str(self.opts.verbose_name_plural).capitalize()}
-        return super().changelist_view(request, named | (extra_context or {}))
+        try:
+            return super().changelist_view(request, named | (extra_context or {}))
+        except (ValueError, OverflowError, DataError):
+            if not request.GET:
+                raise
+            return HttpResponseRedirect(f"{request.path}")
 
     # --- acts -------------------------------------------------------------------------------------
 
@@ -139,9 +173,11 @@ class ConsoleAdmin(ModelAdmin[Any]):
 
     def _posted(self, word: str, act: Act) -> Callable[..., HttpResponse]:
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
-            if not self.may_act(request):
+            if not self.may_act(request, word):
                 raise PermissionDenied
             key = unquote(object_id)
+            if word not in self.acts_on_all and self.get_object(request, key) is None:
+                return self._nothing_there(request, key)
             try:
                 said = act(request, key)
             except CountersignError as refusal:
@@ -153,6 +189,10 @@ class ConsoleAdmin(ModelAdmin[Any]):
 
         wrapped: Callable[..., HttpResponse] = self.admin_site.admin_view(require_POST(view))
         return wrapped
+
+    def _nothing_there(self, request: HttpRequest, key: str) -> HttpResponse:
+        messages.warning(request, f"There is no {self.opts.verbose_name} {key[:64]}.")
+        return HttpResponseRedirect(reverse(self._name("changelist")))
 
 
 def _refusal_text(refusal: CountersignError) -> str:
@@ -186,8 +226,7 @@ class PageAdmin(ConsoleAdmin):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         row = self.page_row(request, object_id)
         if row is None:
-            messages.warning(request, f"There is no {self.opts.verbose_name} {object_id}.")
-            return HttpResponseRedirect(reverse(self._name("changelist")))
+            return self._nothing_there(request, object_id)
         if not self.has_view_permission(request, row):
             raise PermissionDenied
         label = self.opts.label_lower

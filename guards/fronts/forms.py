@@ -67,7 +67,8 @@ class ButtonAdmin(ConsoleAdmin):
     ) -> HttpResponse:
         """The admin's page, with the buttons below it."""
         row = self.get_object(request, unquote(object_id))
-        shown = self.buttons(request, row) if row is not None and self.may_act(request) else ()
+        offered = self.buttons(request, row) if row is not None else ()
+        shown = [button for button in offered if self.may_act(request, button.word)]
         context = {"buttons": [self._with_address(button, row) for button in shown]}
         return super().change_view(request, object_id, form_url, context | (extra_context or {}))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from guards.fronts.api import TokenAuth
+from guards.exceptions import InvalidInput
+from guards.fronts.api import TokenAuth, take_page
+from guards.models import Decision
 from guards.services import contacts, decisions, tokens
 from guards.types import SYSTEM, Action, Judgement, Rule, Rwx, Subject, Verdict
 from tests.guards.factories import OPERATOR, ContactFactory, IdentityFactory
@@ -26,6 +29,11 @@ LISTS = {
 def caller(scopes: list[str], identity: object = None) -> Client:
     _, secret = tokens.mint(label="caller", scopes=scopes, identity=identity, by=OPERATOR)
     return Client(headers={"authorization": f"Bearer {secret}"})
+
+
+def cursor_of(text: str) -> str:
+    """A cursor as it would be given out, with a content of our own."""
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def answer(client: Client, address: str, status: int = 200) -> Any:
@@ -138,11 +146,28 @@ def test_pages_follow_each_other_without_gap_or_repetition_while_rows_arrive() -
         ("cursor=abc", "cursor"),
         ("cursor=W251bGwsbnVsbF0", "cursor"),
         ("cursor=%00", "cursor"),
+        (f"cursor={cursor_of('[' * 700)}", "cursor"),
+        (f"cursor={'A' * 5000}", "cursor"),
     ],
 )
 def test_a_page_that_makes_no_sense_is_refused_by_its_field(query: str, field: str) -> None:
     wrong = answer(caller(ALL), f"/api/v1/contacts?{query}", 422)
     assert (wrong["code"], wrong["field"]) == ("invalid-input", field)
+
+
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-13-01", "1"]
+)
+def test_a_cursor_with_a_moment_that_no_database_holds_is_refused(moment: str) -> None:
+    cursor = cursor_of(json.dumps([moment, "1"]))
+    with pytest.raises(InvalidInput) as wrong:
+        take_page(Decision.objects.all(), cursor=cursor, key="at")
+    assert wrong.value.field == "cursor"
+
+
+def test_a_cursor_with_half_a_character_is_a_place_like_any_other() -> None:
+    cursor = cursor_of(json.dumps(["\ud800", "1"]))
+    assert take_page(Decision.objects.all(), cursor=cursor, key="sender").items == []
 
 
 def test_contacts_show_the_rights_for_the_callers_identity_only() -> None:

@@ -353,6 +353,34 @@ async def test_a_ping_looks_again_who_reads() -> None:
         assert frame["code"] == "not-authenticated"
 
 
+class RestlessFeed(ImpatientFeed):
+    """A client that acknowledges so often that there is always something to wake up for."""
+
+    async def _send_some(self) -> None:
+        await super()._send_some()
+        self._wake.set()
+
+
+async def test_a_client_that_never_lets_the_feed_rest_is_looked_at_all_the_same() -> None:
+    session = await in_database(signed_in)()
+    async with feed("", cookie(session), OURS, consumer=RestlessFeed) as socket:
+        assert await receive(socket) == {"type": "ping"}
+        await in_database(sign_out)()
+        while (frame := await receive(socket))["type"] == "ping":
+            pass
+        assert frame["code"] == "not-authenticated"
+
+
+async def test_what_a_client_says_after_its_feed_ended_is_for_nobody() -> None:
+    _, secret = await in_database(minted)()
+    async with feed("?cursor=none", bearer(secret)) as socket:
+        await socket.send_to(text_data='{"ack": 0}')
+        assert (await receive(socket))["type"] == "error"
+        await socket.send_to(text_data="nonsense")
+        assert (await socket.receive_output(timeout=10))["code"] == consumers.BAD_REQUEST
+        assert await socket.receive_nothing(timeout=0.2)
+
+
 # --- The parts ------------------------------------------------------------------------------------
 
 
