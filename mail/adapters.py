@@ -36,6 +36,7 @@ class SmtpKind:
         """Compose the exact bytes now; signed where the account signs, never less (DES-020)."""
         draft = _draft(subject)
         message = _source(draft)
+        accounts.refuse_inactive(draft.account)
         composed = outbound.composed_reply(
             draft, message=message, text=draft.text, sign=_signer(draft.account)
         )

@@ -21,7 +21,7 @@ from guards.models import Identity
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 from mail import endpoints
-from mail.exceptions import AccountDisabled, TransportError
+from mail.exceptions import AccountDisabled, ReplyRefused, TransportError
 from mail.gateways.base import LOOPBACK_HOSTS, Mailbox
 from mail.models import Account
 from mail.registry import transport
@@ -222,6 +222,14 @@ def usable(account_id: int) -> Account:
     if account.state == Account.State.DISABLED:
         raise AccountDisabled(f"account {account.name} is switched off")
     return account
+
+
+def refuse_inactive(account: Account) -> None:
+    """Nothing is made ready to leave from an account that is off, or whose identity is retired."""
+    if account.state == Account.State.DISABLED:
+        raise AccountDisabled(f"account {account.name} is switched off")
+    if not account.identity.is_active:
+        raise ReplyRefused("the identity of this account is not active", rule="identity-inactive")
 
 
 def _known(values: Mapping[str, object]) -> dict[str, object]:

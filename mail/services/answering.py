@@ -18,7 +18,7 @@ from mail.types import LoopReason
 PIPELINES = ("pipelines.pipeline", "pipelines.stage")
 
 
-def refuse_unless_answerable(message: Message, origin: Subject, executes: bool) -> None:
+def refuse_unless_answerable(message: Message, origin: Subject) -> None:
     """ReplyRefused, with the rule, for a message that this origin must not answer."""
     if not message.sender:
         raise ReplyRefused("there is no single sender to answer", rule=LoopReason.NO_IDENTITY)
@@ -36,12 +36,15 @@ def refuse_unless_answerable(message: Message, origin: Subject, executes: bool) 
             f"mail of this kind is not answered automatically: {message.loop_reason}",
             rule=message.loop_reason,
         )
-    if not executes:
-        _refuse_above_daily_caps(message)
 
 
-def _refuse_above_daily_caps(message: Message) -> None:
-    """What did no work is answered rarely: per sender, and per domain for senders that change."""
+def refuse_above_daily_caps(message: Message) -> None:
+    """What did no work is answered rarely: per sender, and per domain for senders that change.
+
+    Call it in the transaction that writes the draft. The caps count over all identities, so all of
+    them are locked: of two answers that meet, the later one sees the earlier.
+    """
+    list(Identity.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
     recent = Outbound.objects.filter(
         automatic=True, executes=False, created_at__gte=timezone.now() - timedelta(days=1)
     ).exclude(status__in=(Outbound.Status.CANCELLED, Outbound.Status.REJECTED))

@@ -28,7 +28,7 @@ from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdic
 from mail import compose
 from mail.exceptions import ReplyRefused
 from mail.models import Account, Message, Outbound
-from mail.services import answering, records
+from mail.services import accounts, answering, records
 from mail.signals import outbound_changed
 from mail.types import ComposedMail
 from teams.services.events import append_event
@@ -55,7 +55,7 @@ def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) 
     earlier = _of_origin(origin)
     if earlier is not None:
         return _rewrite(earlier, text, executes)
-    answering.refuse_unless_answerable(message, origin, executes)
+    answering.refuse_unless_answerable(message, origin)
     draft = Outbound(
         account=message.account,
         in_reply_to=message,
@@ -72,6 +72,8 @@ def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) 
     draft.text = records.storable(composed.text, records.TEXT_LIMIT)
     try:
         with unit_of_work():
+            if draft.automatic and not executes:
+                answering.refuse_above_daily_caps(message)
             draft.save(force_insert=True)
             _tell(draft, "", "outbound.composed")
     except IntegrityError:
@@ -213,17 +215,18 @@ _EVENTS = {
 def _submit(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
     if outbound.status != from_state:
         return outbound
-    identity = outbound.account.identity
+    identity, ours = outbound.account.identity, from_state
     try:
         judgement = _judgement(outbound)
         if identity.reply_policy == Identity.ReplyPolicy.APPROVE:
             return _hold(outbound, asker, from_state)
         if not _take_place(outbound, identity, from_state):
             return outbound
+        ours = Status.SENDING  # only now: before, another process may be the one that sends
         return _send(outbound, asker, judgement)
     except CountersignError as error:
         log.warning("mail.not_sent", outbound=str(outbound.pk), reason=error.code)
-        move(outbound, Status.FAILED, from_states=(from_state, Status.SENDING), reason=error.code)
+        move(outbound, Status.FAILED, from_states=(ours,), reason=error.code)
         return outbound
 
 
@@ -257,8 +260,7 @@ def _take_place(outbound: Outbound, identity: Identity, from_state: str) -> bool
 
 def _judgement(outbound: Outbound) -> Judgement:
     """A pipeline may answer its own requester; anybody else needs `w` for each recipient."""
-    if not outbound.account.identity.is_active:
-        raise ReplyRefused("the identity of this account is not active", rule="identity-inactive")
+    accounts.refuse_inactive(outbound.account)
     if outbound.origin_type in answering.PIPELINES:
         evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
         return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from approvals.models import Effect, Hold
 from approvals.services import approvals, effects, holds
 from approvals.types import ContactOutcome
-from guards.exceptions import AlreadyDecided, Conflict
+from guards.exceptions import AlreadyDecided, Conflict, CountersignError
 from guards.models import Decision, Identity
 from guards.types import SYSTEM, Subject
 from mail.adapters import SmtpKind
@@ -157,6 +157,25 @@ def test_above_the_hourly_cap_a_reply_waits_and_leaves_later(ask, settings, mail
     assert not Outbound.objects.filter(status="queued").exists()
 
 
+def test_a_reply_that_another_process_is_sending_is_not_failed_by_this_one(ask, settings, account):
+    settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 0
+    mine, theirs = [reply(ask()) for _ in range(2)]
+    settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 10
+
+    def meanwhile(outbound, **_):
+        if outbound.pk == mine.pk and outbound.status == "accepted":
+            Outbound.objects.filter(pk=theirs.pk).update(status="sending")
+            Identity.objects.filter(pk=account.identity_id).update(is_active=False)
+
+    outbound_changed.connect(meanwhile)
+    try:
+        outbound.release_queued()
+    finally:
+        outbound_changed.disconnect(meanwhile)
+    theirs.refresh_from_db()
+    assert theirs.status == "sending"
+
+
 def test_an_origin_has_one_reply_ever_and_a_draft_takes_a_new_text(ask, mail_server):
     message, origin = ask(), Subject("pipelines.pipeline", str(uuid.uuid4()))
     first = draft(message, origin=origin)
@@ -286,6 +305,21 @@ def test_a_held_reply_shows_everything_and_leaves_once_approved(held, mail_serve
     held.refresh_from_db()
     assert (held.status, held.effect_id) == ("accepted", effect.pk)
     assert mail_server.submissions == 1
+
+
+@pytest.mark.parametrize("switched_off", ["identity", "account"])
+def test_what_is_switched_off_makes_nothing_ready_for_approval(held, account, switched_off):
+    """Approved, it would leave in a retired name, or fail for good while the account rests."""
+    if switched_off == "identity":
+        Identity.objects.filter(pk=account.identity_id).update(is_active=False)
+    else:
+        accounts.disable(account_id=account.pk, by=OPERATOR)
+    with pytest.raises(CountersignError):
+        holds.open_for_review(hold_id=held.hold_id, by=OPERATOR)
+    assert Hold.objects.get().state == "waiting"
+    Identity.objects.filter(pk=account.identity_id).update(is_active=True)
+    accounts.enable(account_id=account.pk, by=OPERATOR)
+    assert holds.open_for_review(hold_id=held.hold_id, by=OPERATOR).state == "pending"
 
 
 def test_the_preview_names_every_field_that_a_person_must_see(held):
