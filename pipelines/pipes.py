@@ -6,6 +6,7 @@ A `process` stage's output replaces `data`; a `passthrough` stage's is looked at
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,5 +86,5 @@ def check_storable(value: Any, depth: int = 0) -> None:
     elif isinstance(value, list):
         for inner in value:
             check_storable(inner, depth + 1)
-    elif isinstance(value, float) and value in (float("inf"), float("-inf")):
+    elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is beyond what JSON holds")

@@ -1,14 +1,15 @@
 """The published form of a command (`command.schema.json`), and how it and outputs are checked.
 
-Nothing is fetched: references are local only. Patterns run on RE2, so that no text can make one
-slow. Values are never converted: `"500"` is not an integer, and neither is `10.0` in a command.
+Nothing is fetched: references are local only. Patterns run on RE2, those over names too, and
+`uniqueItems` looks at each item once, so that no output can make a check slow. Values are never
+converted: `"500"` is not an integer, and neither is `10.0` in a command.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def check_output_schema(schema: Any) -> list[Problem]:
         return [Problem(field_path(["output_schema", *error.absolute_path]), error.message)]
     except RecursionError:
         return [Problem("output_schema", "is nested too deeply")]
-    return list(_foreign_references(schema, ("output_schema",)))
+    path = ("output_schema",)
+    return [*_foreign_references(schema, path), *_unusable_patterns(schema, path)]
 
 
 def check_output(value: Any, schema: Mapping[str, Any]) -> None:
@@ -106,11 +108,97 @@ def _foreign_references(node: Any, path: tuple[str | int, ...]) -> Iterator[Prob
             yield from _foreign_references(value, (*path, index))
 
 
+def _unusable_patterns(node: Any, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    """Expressions that RE2 does not know, and the one keyword that would run them elsewhere."""
+    if isinstance(node, Mapping):
+        if "unevaluatedProperties" in node:
+            yield Problem(field_path((*path, "unevaluatedProperties")), _NOT_LINEAR)
+        named = node.get("patternProperties")
+        expressions = [node.get("pattern"), *(named if isinstance(named, Mapping) else ())]
+        for expression in expressions:
+            if isinstance(expression, str) and not _is_linear(expression):
+                yield Problem(field_path(path), f"{expression[:100]!r} is no RE2 expression")
+        for key, value in node.items():
+            yield from _unusable_patterns(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _unusable_patterns(value, (*path, index))
+
+
+_NOT_LINEAR = "is not supported: say additionalProperties where the properties stand"
+
+
+def _is_linear(expression: str) -> bool:
+    try:
+        _expression(expression)
+    except re2.error:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _expression(expression: str) -> re2.Pattern:
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(expression, options)
+
+
 def _linear_pattern(
     validator: Any, pattern: str, instance: Any, schema: Any
 ) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and not re2.search(pattern, instance):
+    if validator.is_type(instance, "string") and not _expression(pattern).search(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _linear_names(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """`patternProperties`."""
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, wanted in patterns.items():
+        for name, value in instance.items():
+            if _expression(pattern).search(name):
+                yield from validator.descend(value, wanted, path=name, schema_path=pattern)
+
+
+def _linear_others(
+    validator: Any, wanted: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """`additionalProperties`: whatever neither `properties` nor `patternProperties` names."""
+    if not validator.is_type(instance, "object"):
+        return
+    known = schema.get("properties", {})
+    patterns = [_expression(pattern) for pattern in schema.get("patternProperties", {})]
+    others = [
+        name
+        for name in instance
+        if name not in known and not any(pattern.search(name) for pattern in patterns)
+    ]
+    if wanted is False and others:
+        yield ValidationError(f"additional properties are not allowed: {others[:5]!r}")
+    elif wanted is not False:
+        for name in others:
+            yield from validator.descend(instance[name], wanted, path=name)
+
+
+def _linear_unique(
+    validator: Any, wanted: bool, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """`uniqueItems`."""
+    if wanted and validator.is_type(instance, "array"):
+        items = [_comparable(item) for item in instance]
+        if len(set(items)) < len(items):
+            yield ValidationError("has non-unique items")
+
+
+def _comparable(value: Any) -> Hashable:
+    """A JSON value as something that is equal where JSON Schema calls two values equal."""
+    if isinstance(value, Mapping):
+        return frozenset((name, _comparable(inner)) for name, inner in value.items())
+    if isinstance(value, list):
+        return tuple(_comparable(inner) for inner in value)
+    return (bool, value) if isinstance(value, bool) else (None, value)
 
 
 def _is_exact_integer(checker: Any, instance: Any) -> bool:
@@ -118,7 +206,13 @@ def _is_exact_integer(checker: Any, instance: Any) -> bool:
 
 
 _extend: Any = validators.extend
-_OutputValidator: Any = _extend(Draft202012Validator, {"pattern": _linear_pattern})
+_LINEAR = {
+    "pattern": _linear_pattern,
+    "patternProperties": _linear_names,
+    "additionalProperties": _linear_others,
+    "uniqueItems": _linear_unique,
+}
+_OutputValidator: Any = _extend(Draft202012Validator, _LINEAR)
 _DocumentValidator: Any = _extend(
     _OutputValidator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_exact_integer),

@@ -20,6 +20,7 @@ from guards.exceptions import CountersignError, NotFound
 from guards.models import Identity
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
+from pipelines import pipes
 from pipelines.exceptions import RuleInvalid
 from pipelines.models import Rule
 from pipelines.types import CommandCall, Plan, PlanningRequest
@@ -33,6 +34,7 @@ _NAME = re.compile(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
 _WORD = re.compile(r"\A[\w-]+\Z")
 _CALL_KEYS = frozenset({"command", "args"})
 _GROUP_KEYS = frozenset({"group", "type"})
+_GROUP_TYPES = ["string", "integer", "number", "boolean"]
 _INTEGER = re.compile(r"\A-?(?:0|[1-9][0-9]{0,17})\Z")
 _NUMBER = re.compile(r"\A-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?\Z")
 
@@ -196,8 +198,12 @@ def _groups_of(kind: str, match: str) -> frozenset[str]:
 
 
 def _check_calls(calls: Any, groups: frozenset[str]) -> None:
-    if not isinstance(calls, Sequence) or isinstance(calls, str) or not calls:
+    if not isinstance(calls, list | tuple) or not calls:
         raise RuleInvalid("is a list of at least one call", field="calls")
+    try:
+        pipes.check_storable(list(calls))
+    except ValueError as error:
+        raise RuleInvalid(str(error), field="calls") from error
     for index, call in enumerate(calls):
         place = f"calls[{index}]"
         if not isinstance(call, Mapping) or not isinstance(call.get("command"), str):
@@ -213,7 +219,11 @@ def _check_call_args(args: Any, groups: frozenset[str], place: str) -> None:
     for name, value in args.items():
         if not _is_group(value):
             continue
-        if not set(value) <= _GROUP_KEYS or value["group"] not in groups:
+        if not set(value) <= _GROUP_KEYS or value["group"] not in list(groups):
             raise RuleInvalid(
                 f"the expression has no group {value['group']!r}", field=f"{place}.args.{name}"
+            )
+        if value.get("type", "string") not in _GROUP_TYPES:
+            raise RuleInvalid(
+                f"a group is taken as {', '.join(_GROUP_TYPES)}", field=f"{place}.args.{name}"
             )

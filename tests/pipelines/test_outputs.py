@@ -11,7 +11,7 @@ from hypothesis import settings as rounds
 from hypothesis import strategies as st
 
 from pipelines import pipes, schema, specification
-from pipelines.exceptions import OutputInvalid
+from pipelines.exceptions import DocumentInvalid, OutputInvalid
 from tests.pipelines.factories import cli
 
 PIPE = {"data": "before", "files": []}
@@ -70,6 +70,53 @@ def test_local_references_are_followed_and_others_never():
 def test_a_pattern_takes_linear_time_whatever_the_output():
     with pytest.raises(OutputInvalid):
         schema.check_output("a" * 50_000 + "!", {"pattern": "^(a+)+$"})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"patternProperties": {"^(a+)+$": False}},
+        {"patternProperties": {"^(a+)+$": True}, "additionalProperties": False},
+    ],
+)
+def test_a_pattern_over_names_takes_linear_time_too(names):
+    hostile = {"a" * 50_000 + "!": 1, "a": 1}
+    with pytest.raises(OutputInvalid):
+        schema.check_output(hostile, names)
+
+
+def test_names_that_patterns_and_properties_allow_are_taken():
+    wanted = {
+        "properties": {"id": {"type": "integer"}},
+        "patternProperties": {"^x-": {"type": "string"}},
+        "additionalProperties": {"type": "boolean"},
+    }
+    schema.check_output({"id": 1, "x-a": "b", "other": True}, wanted)
+    for wrong, place in (({"x-a": 1}, "x-a"), ({"other": 1}, "other"), ({"id": "1"}, "id")):
+        with pytest.raises(OutputInvalid, match=place):
+            schema.check_output(wrong, wanted)
+
+
+def test_unique_items_are_each_looked_at_once():
+    wanted = {"uniqueItems": True}
+    schema.check_output([{"a": number} for number in range(50_000)], wanted)
+    schema.check_output([1, True, "1", [1], [True], {"a": 1}, {"a": True}, None], wanted)
+    for twice in ([1, 1.0], [{"a": 1, "b": [2]}, {"b": [2], "a": 1}], [None, None]):
+        with pytest.raises(OutputInvalid, match="non-unique"):
+            schema.check_output(twice, wanted)
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        {"items": {"pattern": "(?=a)"}},
+        {"patternProperties": {"(?=a)": True}},
+        {"allOf": [{"unevaluatedProperties": False}]},
+    ],
+)
+def test_a_schema_that_could_not_be_applied_in_linear_time_is_refused(unusable):
+    with pytest.raises(DocumentInvalid, match="output_schema"):
+        specification.read(cli(output_schema=unusable))
 
 
 json_values = st.recursive(

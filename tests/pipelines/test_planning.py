@@ -224,6 +224,10 @@ def test_trying_rules_shows_the_calls_and_counts_nothing(owner):
         ({"calls": [{"command": "greet", "shell": True}]}, "calls[0]"),
         ({"calls": [{"command": "greet", "args": []}]}, "calls[0].args"),
         ({"calls": [{"command": "greet", "args": {"a": {"group": "no"}}}]}, "calls[0].args.a"),
+        ({"calls": [{"command": "greet", "args": {"a": {"group": []}}}]}, "calls[0].args.a"),
+        ({"calls": [{"command": "greet", "args": {"a": float("nan")}}]}, "calls"),
+        ({"calls": [{"command": "greet", "args": {"a": "\ud800"}}]}, "calls"),
+        ({"calls": [{"command": "gr\0et"}]}, "calls"),
     ],
 )
 def test_a_rule_that_cannot_be_read_is_refused_with_its_field(fields, field):
