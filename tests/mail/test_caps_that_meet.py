@@ -12,6 +12,7 @@ from guards.types import Subject
 from mail.exceptions import ReplyRefused
 from mail.models import Message, Outbound
 from mail.services import outbound, polling
+from mail.signals import outbound_changed
 from tests.databases import exit_of, forked, shared
 from tests.mail.factories import make_mail
 
@@ -35,6 +36,7 @@ def test_of_answers_that_meet_one_sender_gets_one_a_day(tmp_path: Path, account,
 
 
 def answer(message_id: int, gate: Path) -> None:
+    outbound_changed.connect(hesitate)
     Message.objects.get(pk=message_id)  # connected before the others start
     while not gate.exists():
         time.sleep(0.001)
@@ -43,3 +45,8 @@ def answer(message_id: int, gate: Path) -> None:
         outbound.draft_reply(message_id=message_id, text="No.\n", origin=origin, executes=False)
     except ReplyRefused as refused:
         assert refused.rule == "rate-limit"
+
+
+def hesitate(**_: object) -> None:
+    """Between the look at the caps and the commit: long enough for everybody to look."""
+    time.sleep(0.5)
