@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,10 @@ answer = {
 """
 
 
+def _is_tended(seen: dict[str, Any], house: Installation) -> bool:
+    return "worker" in seen["beats"] and (bool(house.env["REDIS_URL"]) or seen["queued"] == 0)
+
+
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])
 def house(request: pytest.FixtureRequest, short_directory: Path) -> Iterator[Installation]:
     url, env = "", {}
@@ -61,6 +66,7 @@ def test_rows_that_somebody_wrote_never_run(house: Installation):
     worker = house.worker()
     wanted = 1 if house.env["REDIS_URL"] else 2
     wait_until(lambda: worker.output().count("task refused") >= wanted, "the refusals", 60)
+    wait_until(lambda: _is_tended(house.python(_LOOK), house), "an empty queue", 60)
     assert worker.stop() == 0, worker.output()
     seen = house.python(_LOOK)
     assert not target.exists()

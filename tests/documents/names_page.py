@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from enum import EnumMeta
 
 from django.apps import apps
 from django.db.models import TextChoices
@@ -13,6 +12,7 @@ from django.db.models import TextChoices
 from guards import registry as guards_registry
 from guards import types as guards_types
 from guards.exceptions import CountersignError
+from mail import types as mail_types
 from teams import registry as teams_registry
 
 _HEAD = """# Names
@@ -21,14 +21,18 @@ States, rules, reasons, events and errors are stable strings: stored, shown, and
 This page is generated from the code by `make docs`.
 """
 
-_CLOSED_LISTS = ("TrustLevel", "TrustReason", "Action", "Verdict", "Rule", "ProviderHeaders")
+_CLOSED_LISTS = (
+    *(getattr(guards_types, name) for name in ("TrustLevel", "TrustReason", "ProviderHeaders")),
+    *(getattr(guards_types, name) for name in ("Action", "Verdict", "Rule", "Refusal")),
+    *(getattr(mail_types, name) for name in ("Provider", "LoopReason", "SendReason")),
+)
 _APPS = ("guards", "approvals", "teams", "mail", "pipelines")
 
 
 def page() -> str:
     """The page as it should be."""
     _import_everything()
-    parts = [_HEAD, "## Closed lists of guards\n", _closed_lists()]
+    parts = [_HEAD, "## Closed lists\n", _closed_lists()]
     parts += ["## States\n", _states(), "## Events\n", _events()]
     parts += ["## Errors\n", _errors(), "## Scopes of API tokens\n", _scopes()]
     return "\n".join(parts).rstrip() + "\n"
@@ -58,9 +62,9 @@ def _first_line(thing: object) -> str:
 
 def _closed_lists() -> str:
     rows = []
-    for name in _CLOSED_LISTS:
-        kind: EnumMeta = getattr(guards_types, name)
-        rows.append((name, _first_line(kind), ", ".join(f"`{m.value}`" for m in kind)))
+    for kind in _CLOSED_LISTS:
+        names = ", ".join(f"`{member.value}`" for member in kind)
+        rows.append((kind.__name__, _first_line(kind), names))
     return _table(("list", "what it says", "names"), rows)
 
 

@@ -103,26 +103,26 @@ def test_it_refuses_unregistered_code_in_the_options(options):
     assert not OrmQ.objects.exists()
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_it_refuses_a_chain_with_one_unregistered_link():
     with pytest.raises(TaskRefused):
         async_chain([(NOTE, ("one",)), ("os.system", ("true",))])
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_it_refuses_a_function_asked_to_run_in_place(refused):
     with pytest.raises(TaskRefused):
         async_task(UNREGISTERED, sync=True)
     assert ran == []
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_the_broker_refuses_even_a_package_signed_by_us():
     with pytest.raises(TaskRefused):
         OrmBroker(list_key="countersign").enqueue(_package("os.system"))
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("package", "expected"),
     [
