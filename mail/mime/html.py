@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import html as entities
 import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mail.mime import limits
@@ -45,17 +47,29 @@ _HIDING = re.compile(
     rf"|(?<![\w-])(?:height|width|max-width)\s*:\s*{_NOTHING}[^{{}}]{{0,500}}overflow\s*:\s*hidden"
     rf"|overflow\s*:\s*hidden[^{{}}]{{0,500}};\s*(?:height|width|max-width)\s*:\s*{_NOTHING}"
     r"|(?:text-indent|left|top)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*0"
-    r"|(?<![\w-])color\s*:\s*transparent",
+    r"|(?<![\w-])color\s*:\s*transparent"
+    r"|transform\s*:[^;{}]{0,100}scale\(\s*0(?:\.0+)?\s*[,)]",
     re.I,
 )
-_TINY = re.compile(rf"font-size\s*:\s*{_NOTHING}", re.I)
+_TINY = re.compile(
+    rf"font-size\s*:\s*(?:{_NOTHING}|(?:0*\.\d+|0*1(?:\.0+)?)(?:px|pt)(?![\w.]))", re.I
+)
 _FONT_SIZE = re.compile(r"font-size\s*:", re.I)
 _COLOUR = re.compile(r"(?<![\w-])color\s*:\s*([^;!]{1,60})", re.I)
 _BACKGROUND = re.compile(r"background(?:-color)?\s*:\s*([^;!]{1,60})", re.I)
-_WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,255,255,1)"})
-_RULE = re.compile(r"([^{}]{1,500})\{([^{}]{0,2000})\}")
+_HEX = re.compile(r"#(?:[0-9a-f]{8}|[0-9a-f]{6}|[0-9a-f]{3,4})(?![0-9a-f])", re.I)
+_RGB = re.compile(r"rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)\s*(?:[,/]\s*([\d.]+)%?\s*)?\)", re.I)
+_NAMED = {"white": (255, 255, 255), "black": (0, 0, 0)}
+#: Colours that differ by no more than this, in each of red, green and blue, look the same.
+_SAME_COLOUR = 8
+_BRACE = re.compile(r"[{}]")
 _CSS_COMMENT = re.compile(r"/\*.{0,2000}?\*/", re.DOTALL)
-_SIMPLE_SELECTOR = re.compile(r"[a-z0-9]*(?:[.#][A-Za-z0-9_-]+)\Z", re.I)
+_CSS_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(.))", re.I | re.DOTALL)
+_SIMPLE_SELECTOR = re.compile(r"[a-z0-9]+\Z|[a-z0-9]*(?:[.#][A-Za-z0-9_-]+)\Z", re.I)
+#: At-rules whose contents hold for who reads mail on a screen of usual size.
+_APPLIES = re.compile(r"@media\s+(?:only\s+)?(?:screen|all)\s*\Z|@(?:supports|layer)\b", re.I)
+
+_Colour = tuple[int, int, int]
 
 
 def to_text(source: str, defects: Defects) -> str:
@@ -170,63 +184,151 @@ def _tidy(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n").replace("\0", "\ufffd")
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What decides about an element and does not stand at it, looked up once for a whole page.
+
+    `behind` is the colour behind its text (None where that is not understood), `resized` holds the
+    elements below which text gets a size again, as in layout tables.
+    """
+
+    selectors: frozenset[str]
+    behind: Mapping[HtmlElement | None, _Colour | None]
+    resized: Set[HtmlElement | None]
+
+
 def _drop_hidden(tree: HtmlElement, defects: Defects) -> None:
     """Take out what is no text, and the elements that attributes or style rules hide."""
-    selectors = _hiding_selectors(tree)
-    for element in list(tree.iter("*")):
+    elements = list(tree.iter("*"))
+    look = _Look(_hiding_selectors(tree), _backgrounds(elements), _resized(elements))
+    gone: set[HtmlElement] = set()
+    for element in elements:
+        parent = element.getparent()
+        if parent in gone:
+            gone.add(element)
+            continue
         dropped = element.tag in _DROPPED
-        if not dropped and not _is_hidden(element, selectors):
+        if not dropped and not _is_hidden(element, look):
             continue
         if not dropped and element.text_content().strip():
             defects.add(Defect.TEXT_HIDDEN_HTML)
-        if element.getparent() is not None:
+        if parent is not None:
+            gone.add(element)
             element.drop_tree()
 
 
-def _is_hidden(element: HtmlElement, selectors: frozenset[str]) -> bool:
-    style = (element.get("style") or "")[:2000]
+def _backgrounds(elements: Sequence[HtmlElement]) -> dict[HtmlElement | None, _Colour | None]:
+    """The nearest background of each; white where none is declared. Parents come first."""
+    found: dict[HtmlElement | None, _Colour | None] = {}
+    for element in elements:
+        declared = _BACKGROUND.search(_style(element))
+        text = (declared[1] if declared else element.get("bgcolor") or "").strip().lower()
+        if text in ("", "none", "inherit") or _is_transparent(text):
+            found[element] = found.get(element.getparent(), _NAMED["white"])
+        else:
+            found[element] = _colour(text)
+    return found
+
+
+def _resized(elements: Sequence[HtmlElement]) -> set[HtmlElement | None]:
+    """The elements below which a style gives text a size that can be read. Parents come first."""
+    found: set[HtmlElement | None] = set()
+    for element in reversed(elements):
+        style = _style(element)
+        if element in found or (_FONT_SIZE.search(style) and not _TINY.search(style)):
+            found.add(element.getparent())
+    return found
+
+
+def _is_hidden(element: HtmlElement, look: _Look) -> bool:
+    style = _style(element)
     if element.get("hidden") is not None or _HIDING.search(style):
         return True
-    if _TINY.search(style) and not _resizes(element):
+    if _TINY.search(style) and element not in look.resized:
         return True
-    declared = _COLOUR.search(style)
-    colour = declared[1] if declared else element.get("color")
-    if colour and _plain(colour) == _behind(element):
+    if _is_invisible(element, style, look.behind[element]):
         return True
     names = [f".{name}" for name in (element.get("class") or "").split()[:50]]
     names += [f"#{element.get('id')}"] if element.get("id") else []
-    return any(name in selectors or f"{element.tag}{name}" in selectors for name in names)
+    return element.tag in look.selectors or any(
+        name in look.selectors or f"{element.tag}{name}" in look.selectors for name in names
+    )
 
 
-def _resizes(element: HtmlElement) -> bool:
-    """Whether something below gives its text a size again, as layout tables do."""
-    below = (child.get("style") or "" for child in element.iterdescendants("*"))
-    return any(_FONT_SIZE.search(style) and not _TINY.search(style) for style in below)
+def _style(element: HtmlElement) -> str:
+    """An element's own style, bounded, as a browser reads it."""
+    return _plain_css((element.get("style") or "")[:2000])
 
 
-def _plain(colour: str) -> str:
-    name = colour.lower().replace(" ", "").strip()
-    return "white" if name in _WHITE else name
+def _plain_css(text: str) -> str:
+    """CSS without comments and with its escapes resolved."""
+    text = _CSS_COMMENT.sub("", text)
+    return _CSS_ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
-def _behind(element: HtmlElement) -> str:
-    """The colour of the nearest background; white where none is declared."""
-    node: HtmlElement | None = element
-    while node is not None:
-        declared = _BACKGROUND.search((node.get("style") or "")[:2000])
-        if declared or node.get("bgcolor"):
-            return _plain(declared[1] if declared else node.get("bgcolor") or "")
-        node = node.getparent()
-    return "white"
+def _unescaped(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return escape[2]
+    number = int(escape[1], 16)
+    return chr(number) if 0 < number < 0xD800 else "\ufffd"
+
+
+def _is_invisible(element: HtmlElement, style: str, behind: _Colour | None) -> bool:
+    """Whether text is declared to have no colour, or the colour of what is behind it."""
+    declared = _COLOUR.search(style)
+    text = declared[1] if declared else element.get("color")
+    if not text:
+        return False
+    if _is_transparent(text):
+        return True
+    colour = _colour(text)
+    if colour is None or behind is None:
+        return False
+    return all(abs(one - other) <= _SAME_COLOUR for one, other in zip(colour, behind, strict=True))
+
+
+def _colour(text: str) -> _Colour | None:
+    """The first colour in a declaration as red, green, blue; None for what is not understood."""
+    if match := _HEX.search(text):
+        digits = match[0][1:]
+        pairs = [digit * 2 for digit in digits] if len(digits) < 6 else re.findall("..", digits)
+        red, green, blue = (int(pair, 16) for pair in pairs[:3])
+        return red, green, blue
+    if match := _RGB.search(text):
+        return int(match[1]), int(match[2]), int(match[3])
+    return _NAMED.get(text.strip().lower())
+
+
+def _is_transparent(text: str) -> bool:
+    if text.strip().lower() == "transparent":
+        return True
+    if (match := _HEX.search(text)) and len(match[0]) in (5, 9):
+        return int(match[0][4 if len(match[0]) == 5 else 7 :], 16) == 0
+    match = _RGB.search(text)
+    return bool(match and match[4] and not match[4].strip("0."))
 
 
 def _hiding_selectors(tree: HtmlElement) -> frozenset[str]:
-    """`.class`, `#id`, `tag.class` that a style sheet hides (media queries are not looked into)."""
+    """`tag`, `.class`, `#id`, `tag.class` that a style sheet hides from usual readers."""
     found: set[str] = set()
     for style in tree.iter("style"):
-        sheet = _CSS_COMMENT.sub(" ", (style.text or "")[:50_000])
-        for rule in _RULE.finditer(sheet):
-            if _HIDING.search(rule[2]):
-                names = (name.strip() for name in rule[1].split(","))
+        for selector, declarations in _rules(_plain_css((style.text or "")[:50_000])):
+            if _HIDING.search(declarations[:2000]):
+                names = (name.strip() for name in selector.split(","))
                 found.update(name for name in names if _SIMPLE_SELECTOR.match(name))
     return frozenset(found)
+
+
+def _rules(sheet: str) -> Iterator[tuple[str, str]]:
+    """(selectors, declarations) of the rules that hold for reading on a screen of usual size."""
+    outer: list[str] = []
+    position = 0
+    for brace in _BRACE.finditer(sheet):
+        between = sheet[position : brace.start()]
+        position = brace.end()
+        if brace[0] == "{":
+            outer.append(between.rpartition(";")[2].strip())
+        elif outer:
+            selector = outer.pop()
+            if not selector.startswith("@") and all(_APPLIES.match(one) for one in outer[:20]):
+                yield selector, between

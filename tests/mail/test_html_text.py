@@ -30,6 +30,18 @@ HIDDEN = [
     '<div style="background-color:#000"><p style="color:#000">evil</p></div>',
     '<font color="white">evil</font>',
     '<table bgcolor="#123456"><tr><td style="color:#123456">evil</td></tr></table>',
+    '<p style="color:rgba(0, 0, 0, 0.0)">evil</p>',
+    '<p style="color:#0000">evil</p>',
+    '<p style="color:#fefdfe">evil</p>',
+    '<p style="color:rgb(255,255,255)">evil</p>',
+    '<div style="background:#000 none"><p style="background:transparent">'
+    '<b style="color:#000000">evil</b></p></div>',
+    '<p style="display:/* x */none">evil</p>',
+    r'<p style="displa\79 :none">evil</p>',
+    '<p style="font-size:1px">evil</p>',
+    '<p style="transform: translate(1px) scale(0, 1)">evil</p>',
+    "<style>u{display:none}</style><u>evil</u>",
+    "<style>@import url(x); @media only screen { .x{display:none} }</style><p class=x>evil</p>",
     "<p hidden>evil</p>",
     "<style>.x{display:none}</style><p class='a x'>evil</p>",
     "<style>/* c */ p.x, #y { visibility : hidden }</style><p id=y>evil</p>",
@@ -74,6 +86,12 @@ SEEN = [
     ("<b>no&nbsp;html&lt;</b>", "no html<"),
     ("a<br>b", "a\nb"),
     ("just text", "just text"),
+    ("<style>@media print{.x{display:none}}</style><p class=x>seen</p>", "seen"),
+    ("<style>@media screen and (max-width:9px){.x{display:none}}</style><p class=x>seen", "seen"),
+    ("<style>@media print{p{color:red}}.x{display:none}</style><p class=y>seen</p>", "seen"),
+    ('<p style="background:url(x);color:white">seen</p>', "seen"),
+    ('<p style="color:rgba(0,0,0,0.6)">seen</p>', "seen"),
+    ('<p style="font-size:1.2px">seen</p>', "seen"),
 ]
 
 
@@ -94,6 +112,21 @@ def test_plain_text_goes_before_html_even_when_it_is_empty() -> None:
 @pytest.mark.parametrize("count", [500, 60_000])
 def test_deep_html_keeps_its_text(count: int) -> None:
     assert parse("<div>" * count + "deep" + "</div>" * count).text == "deep"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<div>" * 1_900 + "<b style='color:red'>x</b>" * 9_000,
+        "<div style='font-size:0'>" * 1_900 + "<b style='a'>x</b>" * 9_000,
+        "<div style='display:none'>" * 1_900 + "<b>x</b>" * 20_000,
+        "<style>" + "@media screen{.a{}" * 2_700 + "</style>x",
+    ],
+)
+def test_styles_of_deep_and_wide_html_cost_no_more_than_its_length(source: str) -> None:
+    """The first two took seconds, half a minute, when each element looked around for itself."""
+    parse(source)
 
 
 def test_large_html_is_stripped_of_its_tags() -> None:
