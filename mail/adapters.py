@@ -17,8 +17,9 @@ from approvals.types import ContactOutcome, ContactResult, Frozen
 from guards import openpgp
 from guards.exceptions import CountersignError, NotFound, SigningRefused
 from guards.types import Subject
-from mail import endpoints, readback
+from mail import endpoints, readback, selectors
 from mail.gateways.base import SubmissionResult
+from mail.listing import REDACTED
 from mail.models import Account, Message, Outbound
 from mail.registry import transport
 from mail.services import accounts, outbound
@@ -148,14 +149,16 @@ def _preview(draft: Outbound, message: Message, composed: ComposedMail) -> dict[
 
 
 def _source_preview(message: Message) -> dict[str, Any]:
+    """What is answered; covered where its sender may not be read and nobody revealed it."""
+    shown = message.pk in selectors.shown([message])
     return {
         "message_pk": message.pk,
         "from": message.sender,
-        "from_name": message.sender_name,
-        "subject": message.subject,
+        "from_name": message.sender_name if shown else "",
+        "subject": message.subject if shown else REDACTED,
         "date": message.date.isoformat() if message.date else None,
         "message_id": message.message_id,
-        "text": message.text[:4000],
+        "text": message.text[:4000] if shown else REDACTED,
         "trust_level": message.trust_level,
         "trust_reason": message.trust_reason,
         "observed_at": message.received_at.isoformat(),

@@ -58,5 +58,6 @@ def list_outbound(
     if status is not None:
         rows = rows.filter(status=status)
     page = take_page(rows, cursor=cursor, limit=limit, key="created_at")
-    items = [OutboundOut.of(row) for row in page.items]
+    covered = selectors.answers_to_the_covered(page.items)
+    items = [OutboundOut.of(row, covered=row.pk in covered) for row in page.items]
     return OutboundPage(items=items, next_cursor=page.next_cursor)

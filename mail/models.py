@@ -143,7 +143,7 @@ class Thread(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.subject or self.root_id
+        return self.root_id  # its subject may be covered
 
 
 class Message(models.Model):

@@ -7,11 +7,9 @@ from typing import Any
 
 from ninja import Schema
 
+from mail.listing import REDACTED
 from mail.models import Message, Outbound, Part
 from mail.selectors import Readable
-
-#: What stands for whatever the token's identity may not read.
-REDACTED = "[redacted — no read permission]"
 
 
 class MessageOut(Schema):
@@ -117,13 +115,13 @@ class OutboundOut(Schema):
     settled_at: datetime | None
 
     @classmethod
-    def of(cls, row: Outbound) -> OutboundOut:
-        """The shape of one row."""
+    def of(cls, row: Outbound, *, covered: bool) -> OutboundOut:
+        """The shape of one row; `covered` when it repeats a subject that may not be read."""
         return cls(
             id=str(row.pk),
             account=row.account.name,
             to=row.to,
-            subject=row.subject,
+            subject=REDACTED if covered else row.subject,
             message_id=row.message_id,
             in_reply_to=row.in_reply_to_id,
             origin=f"{row.origin_type}:{row.origin_id}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from guards import openpgp
@@ -95,6 +96,29 @@ def readable(messages: Iterable[Message]) -> list[Readable]:
     return made
 
 
+def shown(messages: Iterable[Message]) -> frozenset[int]:
+    """Ids of those whose subject and text a person sees: readable now, or revealed by a person."""
+    return frozenset(
+        row.message.pk
+        for row in readable(messages)
+        if row.readable or row.message.revealed_at is not None
+    )
+
+
+def covered_senders(messages: QuerySet[Message]) -> Q:
+    """Which of these came from senders who may not be read any more, as a condition on messages."""
+    book = contact_book()
+    pairs = messages.order_by().values_list("account__identity_id", "sender").distinct()
+    senders: dict[int, list[str]] = defaultdict(list)
+    for identity_id, sender in pairs:
+        if not book.rwx(identity_id, sender or None).read:
+            senders[identity_id].append(sender)
+    covered = Q(pk__in=[])
+    for identity_id, names in senders.items():
+        covered |= Q(account__identity_id=identity_id, sender__in=names, revealed_at=None)
+    return covered
+
+
 def message_for(token: ApiToken, message_id: int) -> Readable:
     """One message that a token may look at; NotFound for any other."""
     message = messages_for(token).filter(pk=message_id).first()
@@ -105,9 +129,17 @@ def message_for(token: ApiToken, message_id: int) -> Readable:
 
 def outbound_for(token: ApiToken) -> QuerySet[Outbound]:
     """What was written for the accounts of a token's identity, or all."""
-    return Outbound.objects.select_related("account").filter(
+    return Outbound.objects.select_related("account", "in_reply_to__account").filter(
         account__identity__in=identities_for(token)
     )
+
+
+def answers_to_the_covered(rows: Iterable[Outbound]) -> frozenset[object]:
+    """Ids of replies whose subject repeats one that may not be read here."""
+    written = [(row.pk, row.in_reply_to) for row in rows]
+    known = readable(message for _, message in written if message is not None)
+    hidden = {row.message.pk for row in known if not row.readable}
+    return frozenset(pk for pk, message in written if message and message.pk in hidden)
 
 
 def due_messages() -> QuerySet[Message]:

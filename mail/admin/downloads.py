@@ -18,7 +18,6 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_safe
 
-from guards.types import Rwx
 from mail import selectors
 from mail.mime.html import sanitised
 from mail.models import Message
@@ -82,10 +81,10 @@ def raw_source(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _readable_message(request: HttpRequest, pk: int) -> Message:
-    message = get_object_or_404(Message.objects.select_related("account"), pk=pk)
-    if not request.user.has_perm("mail.view_message"):
+    if not any(request.user.has_perm(f"mail.{verb}_message") for verb in ("view", "change")):
         raise PermissionDenied
-    if not (Rwx.parse(message.permission).read or message.revealed_at):
+    message = get_object_or_404(Message.objects.select_related("account__identity"), pk=pk)
+    if message.pk not in selectors.shown([message]):
         raise PermissionDenied("reveal the message first")
     return message
 

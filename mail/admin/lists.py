@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Prefetch, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 
 from guards.fronts.console import PageAdmin
-from mail.admin.messages import COVERED, is_readable
-from mail.models import FolderCursor, Location, Outbound, Thread
+from mail import selectors
+from mail.admin.messages import mark_shown, subject_of
+from mail.listing import REDACTED as COVERED
+from mail.models import FolderCursor, Location, Message, Outbound, Thread
 
 STATUS_LABELS = {
     "draft": "default",
@@ -42,13 +45,22 @@ class ThreadAdmin(PageAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Thread]:
         """With the number of messages, and whether any of them may be read."""
         rows: QuerySet[Thread] = super().get_queryset(request)
-        return rows.annotate(size=Count("messages")).prefetch_related("messages")
+        messages = Message.objects.select_related("account").defer("text").order_by("received_at")
+        return rows.annotate(size=Count("messages")).prefetch_related(
+            Prefetch("messages", messages)
+        )
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The list, with a note at each message whether it may be read."""
+        changelist = super().get_changelist_instance(request)
+        mark_shown(message for row in changelist.result_list for message in row.messages.all())
+        return changelist
 
     @display(description="Subject")
     def show_subject(self, thread: Thread) -> str:
-        """Covered until one of its messages may be read."""
-        readable = any(is_readable(message) for message in thread.messages.all())
-        return (thread.subject or "(no subject)") if readable else COVERED
+        """That of its first message that may be read; covered while there is none."""
+        subjects = (subject_of(message) for message in thread.messages.all())
+        return next((subject for subject in subjects if subject != COVERED), COVERED)
 
     @display(description="Messages", ordering="size")
     def show_size(self, thread: Thread) -> int:
@@ -57,10 +69,11 @@ class ThreadAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Thread) -> Mapping[str, object]:
         """What was written in it, in order, ours and theirs."""
-        arrived = row.messages.select_related("account").order_by("received_at")[:200]
+        mark_shown(row.messages.all())
+        arrived = row.messages.all()[:200]
         return {
             "title": self.show_subject(row),
-            "arrived": [(message, is_readable(message)) for message in arrived],
+            "arrived": [(message, subject_of(message)) for message in arrived],
             "written": list(row.outbound.order_by("created_at")[:200]),
             "covered": COVERED,
         }
@@ -100,7 +113,7 @@ class OutboundAdmin(PageAdmin):
         return {
             "title": f"To {self.show_to(row)}",
             "source": source,
-            "source_readable": source is not None and is_readable(source),
+            "source_readable": source is not None and source.pk in selectors.shown([source]),
             "covered": COVERED,
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -16,15 +16,14 @@ from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, operator
 from guards.models import Decision
-from guards.types import Rwx, Verdict
+from guards.types import Verdict
+from mail import selectors
 from mail.admin import downloads
 from mail.admin.reading import Reading, read
+from mail.listing import REDACTED as COVERED
 from mail.models import Message
 from mail.sentences import GLYPHS, why_no_pipeline
 from mail.services import messages as message_services
-
-#: What stands where a subject or a text would, for a sender who may not be read.
-COVERED = "[redacted — no read permission]"
 
 TRUST_LABELS = {
     f"{GLYPHS['trusted']} trusted": "info",
@@ -35,9 +34,17 @@ TRUST_LABELS = {
 VERDICT_LABELS = {"allow": "success", "hold": "warning", "deny": "danger"}
 
 
-def is_readable(message: Message) -> bool:
-    """Whether subject and text are shown: the sender holds `r` here, or an operator revealed it."""
-    return Rwx.parse(message.permission).read or message.revealed_at is not None
+def mark_shown(messages: Iterable[Message]) -> None:
+    """Note at each message whether its subject and text are shown, by the permissions of now."""
+    rows = list(messages)
+    open_to_us = selectors.shown(rows)
+    for message in rows:
+        message.is_shown = message.pk in open_to_us  # type: ignore[attr-defined]
+
+
+def subject_of(message: Message) -> str:
+    """The subject, where `mark_shown` found that it may be seen; covered otherwise."""
+    return (message.subject or "(no subject)") if getattr(message, "is_shown", False) else COVERED
 
 
 @admin.register(Message)
@@ -76,13 +83,20 @@ class MessageAdmin(PageAdmin):
         if search_term.strip():
             open_to_us = Q(permission__startswith="r") | Q(revealed_at__isnull=False)
             words = Q(subject__icontains=search_term) | Q(text__icontains=search_term)
-            found = found | queryset.filter(open_to_us & words)
+            matched = queryset.filter(open_to_us & words)
+            found = found | matched.exclude(selectors.covered_senders(matched))
         return found, duplicates
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The list, with a note at each row whether it may be read."""
+        changelist = super().get_changelist_instance(request)
+        mark_shown(changelist.result_list)
+        return changelist
 
     @display(description="Subject")
     def show_subject(self, message: Message) -> str:
         """The subject, where it may be seen."""
-        return (message.subject or "(no subject)") if is_readable(message) else COVERED
+        return subject_of(message)
 
     @display(description="From", ordering="sender")
     def show_sender(self, message: Message) -> str:
@@ -132,7 +146,7 @@ class MessageAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Message) -> Mapping[str, object]:
         """The whole story of one message."""
-        readable = is_readable(row)
+        readable = row.pk in selectors.shown([row])
         reading = read(row)
         return {
             "title": row.subject if readable and row.subject else str(row),

@@ -107,6 +107,23 @@ def test_outgoing_mail_shows_what_became_of_it(inbox):
     assert answer(caller(), "outbound?status=unknown")["items"] == []
 
 
+@pytest.mark.parametrize(("rights", "subject"), [("--x", REDACTED), ("r-x", "Re: secret plan")])
+def test_a_reply_does_not_tell_the_subject_of_mail_that_may_not_be_read(
+    account, mail_server, rights, subject
+):
+    polling.poll(account_id=account.pk)
+    make_contact(account.identity, "worker@example.org", rights)
+    mail_server.deliver(USER, make_mail(sender="worker@example.org", subject="secret plan"))
+    polling.poll(account_id=account.pk)
+    outbound.draft_reply(
+        message_id=Message.objects.get().pk,
+        text="Done.\n",
+        origin=Subject("pipelines.pipeline", str(uuid.uuid4())),
+        executes=True,
+    )
+    assert [one["subject"] for one in answer(caller(), "outbound")["items"]] == [subject]
+
+
 def test_without_the_scope_nothing_is_shown(inbox):
     refused = answer(caller(scopes=("decisions:read",)), "messages", 403)
     assert refused["rule"]

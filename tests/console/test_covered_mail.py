@@ -1,0 +1,108 @@
+"""What a person may not read is covered everywhere in the console, by the permissions of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from guards.models import Contact
+from guards.services import permissions
+from guards.types import Asker, Rwx
+from mail.models import Message, Thread
+from tests.console.sample import Sample, message
+
+OPERATOR = Asker("operator", "olga")
+
+
+def grant(sample: Sample, address: str, rwx: str) -> None:
+    contact, _ = Contact.objects.get_or_create(address=address)
+    permissions.grant(
+        identity=sample.account.identity, contact=contact, rwx=Rwx.parse(rwx), by=OPERATOR
+    )
+
+
+def text_of(console: Client, address: str) -> str:
+    answer = console.get(address)
+    assert answer.status_code == 200, address
+    return answer.content.decode()
+
+
+def pages_with_its_subject(row: Message) -> Iterator[str]:
+    yield reverse("admin:mail_message_change", args=[row.pk])
+    yield reverse("admin:mail_message_changelist")
+    yield f"{reverse('admin:mail_message_changelist')}?q=Minutes"
+
+
+def downloads(row: Message) -> Iterator[str]:
+    yield reverse("admin:mail_message_html", args=[row.pk])
+    yield reverse("admin:mail_message_raw", args=[row.pk])
+    yield reverse("admin:mail_message_part", args=[row.pk, "2"])
+
+
+def test_withdrawn_r_covers_what_was_readable_before(console: Client, sample: Sample) -> None:
+    for address in pages_with_its_subject(sample.html):
+        assert "Minutes of the meeting" in text_of(console, address)
+    assert [console.get(address).status_code for address in downloads(sample.html)] == [200] * 3
+    grant(sample, "bob@partners.example", "---")
+    for address in pages_with_its_subject(sample.html):
+        assert "Minutes of the meeting" not in text_of(console, address)
+    assert [console.get(address).status_code for address in downloads(sample.html)] == [403] * 3
+
+
+def test_granted_r_uncovers_what_a_stranger_wrote(console: Client, sample: Sample) -> None:
+    page = reverse("admin:mail_message_change", args=[sample.stranger.pk])
+    assert "You have been selected" not in text_of(console, page)
+    grant(sample, "offers@unknown.example", "r--")
+    assert "You have been selected" in text_of(console, page)
+
+
+def test_the_tree_of_a_covered_message_names_no_files(console: Client, sample: Sample) -> None:
+    page = reverse("admin:mail_message_change", args=[sample.html.pk])
+    assert "plan.pdf" in text_of(console, page)
+    grant(sample, "bob@partners.example", "---")
+    covered = text_of(console, page)
+    assert "application/pdf" in covered
+    assert "plan.pdf" not in covered
+
+
+def test_a_thread_is_called_by_what_may_be_read_of_it(console: Client, sample: Sample) -> None:
+    thread = Thread.objects.create(
+        account=sample.account,
+        root_id="root@unknown.example",
+        subject="You have been selected",
+        last_at=timezone.now(),
+    )
+    Message.objects.filter(pk=sample.stranger.pk).update(thread=thread)
+    addresses = (
+        reverse("admin:mail_thread_changelist"),
+        reverse("admin:mail_thread_change", args=[thread.pk]),
+    )
+    for address in addresses:
+        assert "You have been selected" not in text_of(console, address)
+    message(
+        sample.account,
+        70,
+        sender="bob@partners.example",
+        subject="Is this for us?",
+        thread=thread,
+        received_at=timezone.now(),
+    )
+    for address in addresses:
+        shown = text_of(console, address)
+        assert "Is this for us?" in shown
+        assert "You have been selected" not in shown
+
+
+@pytest.mark.parametrize("pk", [None, 999_999])
+def test_who_may_not_see_messages_learns_not_even_which_there_are(
+    sample: Sample, pk: int | None
+) -> None:
+    browser = Client()
+    browser.force_login(User.objects.create_user("nina", password="nina-pass-1", is_staff=True))
+    row = Message(pk=pk or sample.html.pk)
+    assert {browser.get(address).status_code for address in downloads(row)} == {403}
