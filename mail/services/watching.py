@@ -129,6 +129,7 @@ class _Watcher:
     def __init__(self, account_id: int, waker: Waker) -> None:
         self._account_id = account_id
         self._waker = waker
+        self._kept: Lease | None = None
 
     def run(self) -> None:
         """Until woken. Whatever happens inside a turn ends that turn, never the thread."""
@@ -143,6 +144,7 @@ class _Watcher:
         """One lease and one connection; seconds to wait before the next."""
         account: Account | None = None
         try:
+            self._give_back()
             account = accounts.usable(self._account_id)
             lease = leases.acquire(account_id=self._account_id, watching=True)
         except LeaseHeld:
@@ -195,7 +197,14 @@ class _Watcher:
             return accounts.backoff(6)
 
     def _release(self, lease: Lease) -> None:
+        """Give the lease back now, or before the next turn: this process would find it held."""
+        self._kept = lease
         try:
-            leases.release(lease=lease)
+            self._give_back()
         except DatabaseError:
             log.exception("mail.watch.release", account=self._account_id)
+
+    def _give_back(self) -> None:
+        if self._kept is not None:
+            leases.release(lease=self._kept)
+            self._kept = None

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from guards.selectors import latest_heartbeat
+from mail import registry
 from mail.gateways.base import Waker
+from mail.gateways.memory import MemoryMailbox, MemoryTransport
 from mail.models import Account, AccountLease, Message
 from mail.services import accounts, leases, watching
 from teams.models import Event
@@ -97,6 +99,34 @@ def test_a_server_that_is_away_is_one_alert_and_mail_follows_when_it_is_back(wat
     eventually(lambda: Account.objects.get().state == "ok")
     assert Event.objects.filter(kind="account.failing").count() == 1
     assert Event.objects.filter(kind="account.recovered").count() == 1
+
+
+def test_a_database_that_was_away_leaves_no_lease_that_nobody_holds(watched, mail_server):
+    """The lease could not be given back; kept until it ends, it would shut out its own holder."""
+    away = threading.Event()
+
+    def refuse(execute, *arguments):
+        if away.is_set():
+            raise OperationalError("the database system is starting up")
+        return execute(*arguments)
+
+    class Restarting(MemoryMailbox):
+        def idle(self, *, seconds, waker=None):
+            heard = super().idle(seconds=seconds, waker=waker)
+            if heard and refuse not in connection.execute_wrappers:
+                connection.execute_wrappers.append(refuse)
+                away.set()
+            return heard
+
+    transport = MemoryTransport(mail_server)
+    transport.open_mailbox = lambda endpoint: Restarting(mail_server, endpoint.username)
+    registry.register_transport("imap", transport)
+    mail_server.drop_connections()
+    eventually(lambda: any(isinstance(one, Restarting) for one in mail_server.listeners))
+    mail_server.deliver(USER, make_mail())
+    eventually(lambda: away.is_set() and not mail_server.listeners)
+    away.clear()
+    stored(1)
 
 
 def test_an_account_that_is_added_is_taken_up(watched, mail_server):
