@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -19,12 +19,14 @@ from django.utils import timezone
 
 from approvals.models import Approval
 from config import needs
+from guards.fronts.console import may_view
 from guards.models import Decision
 from guards.types import TrustLevel, Verdict
 from mail.models import Message
 from mail.sentences import LEVELS
 from pipelines.models import Pipeline
 from teams import selectors as teams_selectors
+from teams.models import Event
 
 #: How many days the plots look back, today included.
 DAYS = 14
@@ -88,20 +90,24 @@ class Plot:
     total: int
 
 
+_FigureRow = tuple[str, str, QuerySet[Any], str, str, Mapping[Any, tuple[str, str]]]
+_PlotRow = tuple[str, QuerySet[Any], str, str, Mapping[str, str], Mapping[str, str]]
+
+
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's callback: everything the index template shows."""
     head = teams_selectors.head()
     context.update(
         title="Needs you",
-        needs=needs.queue(),
+        needs=needs.queue(request),
         needs_total=sum(needs.counts(request).values()),
-        figures=_figures(),
-        plots=_plots(),
-        events=teams_selectors.newest_events(limit=FEED_ROWS),
+        figures=_figures(request),
+        plots=_plots(request),
+        events=_events(request),
         head=head,
         event_kinds=sorted({name.split(".")[0] for name in _kind_names()}),
         projects=list(teams_selectors.projects()),
-        sample_empty=not Message.objects.exists(),
+        sample_empty=may_view(request, Message) and not Message.objects.exists(),
     )
     return context
 
@@ -112,48 +118,69 @@ def _kind_names() -> Iterable[str]:
     return [kind.name for kind in event_kinds()]
 
 
+def _events(request: HttpRequest) -> list[Event]:
+    return teams_selectors.newest_events(limit=FEED_ROWS) if may_view(request, Event) else []
+
+
 def _start_of_today() -> datetime:
     today = timezone.localdate()
     return timezone.make_aware(datetime.combine(today, time.min))
 
 
-def _figures() -> list[Figure]:
+def _figures(request: HttpRequest) -> list[Figure]:
+    """Those of the tables that this person may see."""
     since = _start_of_today()
-    mail = _counted(Message.objects.filter(received_at__gte=since), "trust_level")
-    decisions = _counted(Decision.objects.filter(at__gte=since), "verdict")
-    work = _counted(Pipeline.objects.filter(created_at__gte=since), "status")
-    approvals = _counted(Approval.objects.filter(created_at__gte=since), "state")
     return [
-        _figure("Mail", "inbox", mail, {level: (LEVELS[level], level) for level in TrustLevel}),
-        _figure(
-            "Decisions",
-            "gavel",
-            decisions,
-            {"allow": ("allowed", "ok"), "hold": ("held", "warn"), "deny": ("denied", "bad")},
-        ),
-        _figure(
-            "Pipelines",
-            "account_tree",
-            work,
-            {
-                "completed": ("completed", "ok"),
-                "waiting_approval": ("waiting", "warn"),
-                "failed": ("failed", "bad"),
-                "interrupted": ("interrupted", "bad"),
-            },
-        ),
-        _figure(
-            "Approvals",
-            "approval_delegation",
-            approvals,
-            {
-                "pending": ("pending", "warn"),
-                "consumed": ("sent", "ok"),
-                "rejected": ("rejected", "bad"),
-                "expired": ("expired", "quiet"),
-            },
-        ),
+        _figure(title, icon, _counted(rows.filter(**{f"{at}__gte": since}), field), words)
+        for title, icon, rows, at, field, words in _figure_rows()
+        if may_view(request, rows.model)
     ]
+
+
+def _figure_rows() -> Iterator[_FigureRow]:
+    """Title, symbol, table, the moment's column, the counted column, its words and tones."""
+    yield (
+        "Mail",
+        "inbox",
+        Message.objects.all(),
+        "received_at",
+        "trust_level",
+        {level: (LEVELS[level], level) for level in TrustLevel},
+    )
+    yield (
+        "Decisions",
+        "gavel",
+        Decision.objects.all(),
+        "at",
+        "verdict",
+        {"allow": ("allowed", "ok"), "hold": ("held", "warn"), "deny": ("denied", "bad")},
+    )
+    yield (
+        "Pipelines",
+        "account_tree",
+        Pipeline.objects.all(),
+        "created_at",
+        "status",
+        {
+            "completed": ("completed", "ok"),
+            "waiting_approval": ("waiting", "warn"),
+            "failed": ("failed", "bad"),
+            "interrupted": ("interrupted", "bad"),
+        },
+    )
+    yield (
+        "Approvals",
+        "approval_delegation",
+        Approval.objects.all(),
+        "created_at",
+        "state",
+        {
+            "pending": ("pending", "warn"),
+            "consumed": ("sent", "ok"),
+            "rejected": ("rejected", "bad"),
+            "expired": ("expired", "quiet"),
+        },
+    )
 
 
 def _counted(rows: QuerySet[Any], field: str) -> Counter[str]:
@@ -173,27 +200,41 @@ def _figure(
     return Figure(title, icon, counted.total(), tuple(parts))
 
 
-def _plots() -> list[Plot]:
+def _plots(request: HttpRequest) -> list[Plot]:
+    """Those of the tables that this person may see."""
     return [
-        _plot(
-            "Mail per day by trust level",
-            _per_day(Message.objects.all(), "received_at", "trust_level"),
-            LEVEL_COLOURS,
-            dict(LEVELS),
-        ),
-        _plot(
-            "Decisions per day",
-            _per_day(Decision.objects.all(), "at", "verdict"),
-            VERDICT_COLOURS,
-            {"allow": "allowed", "hold": "held", "deny": "denied"},
-        ),
-        _plot(
-            "Pipelines per day by outcome",
-            _per_day(Pipeline.objects.all(), "created_at", "status"),
-            PIPELINE_COLOURS,
-            {"waiting_approval": "waiting"},
-        ),
+        _plot(title, _per_day(rows, at, field), colours, words)
+        for title, rows, at, field, colours, words in _plot_rows()
+        if may_view(request, rows.model)
     ]
+
+
+def _plot_rows() -> Iterator[_PlotRow]:
+    """Title, table, the moment's column, the counted column, its colours and words."""
+    yield (
+        "Mail per day by trust level",
+        Message.objects.all(),
+        "received_at",
+        "trust_level",
+        LEVEL_COLOURS,
+        dict(LEVELS),
+    )
+    yield (
+        "Decisions per day",
+        Decision.objects.all(),
+        "at",
+        "verdict",
+        VERDICT_COLOURS,
+        {"allow": "allowed", "hold": "held", "deny": "denied"},
+    )
+    yield (
+        "Pipelines per day by outcome",
+        Pipeline.objects.all(),
+        "created_at",
+        "status",
+        PIPELINE_COLOURS,
+        {"waiting_approval": "waiting"},
+    )
 
 
 def _days() -> list[date]:

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from approvals.models import Approval, Effect, Hold
 from approvals.sentences import hold_reason_sentence
+from guards.fronts.console import may_view
 from guards.models import PinnedKey
 from mail.models import Account, Message, Outbound
 from mail.sentences import rule_in_short
@@ -92,18 +93,25 @@ def expiring_keys() -> QuerySet[PinnedKey]:
 
 
 def counts(request: HttpRequest) -> Mapping[str, int]:
-    """How many of each wait, asked once per request."""
+    """How many of each wait that this person may see, asked once per request."""
     known: Mapping[str, int] | None = getattr(request, "_needs_counts", None)
     if known is None:
-        known = {kind: query().count() for kind, query, _ in _SOURCES}
+        known = {kind: query.count() for kind, query, _ in _visible(request)}
         request._needs_counts = known  # type: ignore[attr-defined]
     return known
 
 
-def queue() -> list[Need]:
-    """All of it, oldest first."""
-    found = [need for _, query, rows in _SOURCES for need in rows(query())]
+def queue(request: HttpRequest) -> list[Need]:
+    """All of it that this person may see, oldest first."""
+    found = [need for _, query, rows in _visible(request) for need in rows(query)]
     return sorted(found, key=lambda need: need.since)
+
+
+def _visible(request: HttpRequest) -> Iterator[tuple[str, QuerySet[Any], Callable[..., Any]]]:
+    for kind, make, rows in _SOURCES:
+        query = make()
+        if may_view(request, query.model):
+            yield kind, query, rows
 
 
 def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:

@@ -6,12 +6,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from approvals.models import Hold
-from guards.fronts.console import Panel, PanelSource, register_panel
+from guards.fronts.console import Panel, PanelSource, may_view, register_panel
 from guards.types import Rule
 from mail.models import Message, Outbound
 from pipelines.models import Pipeline
 from pipelines.models import Rule as PlanningRule
 from teams import selectors as teams_selectors
+from teams.models import Event
 
 #: How many events of one row its page shows.
 EVENTS_SHOWN = 50
@@ -19,6 +20,8 @@ EVENTS_SHOWN = 50
 
 def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
     """The pipeline that a message became, or where the planning rules can be tried on it."""
+    if not may_view(request, Pipeline):
+        return None
     pipeline = Pipeline.objects.filter(message=message).prefetch_related("stages").first()
     may_execute = message.rule == Rule.EXECUTE_PERMITTED
     if pipeline is None and not may_execute:
@@ -34,7 +37,7 @@ def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
 
 def draft_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
     """The letter that waits."""
-    if hold.subject_type != "mail.outbound":
+    if hold.subject_type != "mail.outbound" or not may_view(request, Outbound):
         return None
     draft = Outbound.objects.select_related("account__identity").filter(pk=hold.subject_id).first()
     return None if draft is None else Panel("mail/draft_panel.html", {"draft": draft})
@@ -44,6 +47,8 @@ def events_of(subject_type: str) -> PanelSource:
     """A source of the panel with a row's own part of the record."""
 
     def source(request: HttpRequest, row: object) -> Panel | None:
+        if not may_view(request, Event):
+            return None
         key = str(getattr(row, "pk", ""))
         about = teams_selectors.events_about(subject_type=subject_type, subject_id=key)
         return Panel("console/events.html", {"events": list(about[:EVENTS_SHOWN])}, last=True)

@@ -36,6 +36,12 @@ def operator(request: HttpRequest) -> Asker:
     return Asker("operator", request.user.get_username())
 
 
+def may_view(request: HttpRequest, model: type[Model]) -> bool:
+    """Whoever may view or change a model in Django's own terms may look at its rows."""
+    label, name = model._meta.app_label, model._meta.model_name
+    return any(request.user.has_perm(f"{label}.{verb}_{name}") for verb in ("view", "change"))
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A piece of another app on a page: its template and what the template needs.
@@ -97,8 +103,7 @@ class ConsoleAdmin(ModelAdmin[Any]):
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Whoever may view or change the model in Django's own terms may look."""
-        label, model = self.opts.app_label, self.opts.model_name
-        return any(request.user.has_perm(f"{label}.{verb}_{model}") for verb in ("view", "change"))
+        return may_view(request, self.model)
 
     def may_act(self, request: HttpRequest, word: str = "") -> bool:
         """Whoever has Django's change permission on the model may press its buttons.

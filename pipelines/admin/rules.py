@@ -149,7 +149,7 @@ class RuleAdmin(ConsoleAdmin):
         context = {
             "may_act": self.may_act(request),
             "trial": trial_of(request),
-            "recent_messages": recent_executables(),
+            "recent_messages": recent_executables(request),
             **(extra_context or {}),
         }
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)

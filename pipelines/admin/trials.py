@@ -8,6 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from guards.exceptions import CountersignError
+from guards.fronts.console import may_view
 from mail import selectors as mail_selectors
 from mail.models import Message
 from pipelines.services import planning
@@ -24,8 +25,10 @@ class Trial:
     problem: str = ""
 
 
-def recent_executables() -> list[Message]:
+def recent_executables(request: HttpRequest) -> list[Message]:
     """The newest messages that could start work: what one would try a rule on."""
+    if not may_view(request, Message):
+        return []
     found = Message.objects.filter(action="execute").select_related("account").defer("text")
     return list(found.order_by("-id")[:20])
 
@@ -33,7 +36,7 @@ def recent_executables() -> list[Message]:
 def trial_of(request: HttpRequest) -> Trial | None:
     """The trial that the address asks for. It judges the stored bytes again and writes nothing."""
     wanted = request.GET.get("message", "")
-    if not wanted.isdigit():
+    if not (wanted.isascii() and wanted.isdigit() and may_view(request, Message)):
         return None
     message = Message.objects.select_related("account__identity").filter(pk=int(wanted)).first()
     return None if message is None else try_on(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
@@ -62,3 +63,26 @@ def test_rows_cannot_be_written_through_the_admin_itself(console: Client, sample
             console.post(reverse(f"admin:{name}", args=[row]), {"post": "yes"}).status_code == 403
         )
     assert state_of_the_house() == before
+
+
+def test_somebody_of_the_staff_without_rights_learns_nothing_from_the_index(sample: Sample):
+    nina = User.objects.create_user("nina", password="nina-pass-1", is_staff=True)
+    browser = Client()
+    browser.force_login(nina)
+    page = browser.get(reverse("admin:index"))
+    assert (page.status_code, page.context["needs"], page.context["needs_total"]) == (200, [], 0)
+    assert (page.context["figures"], page.context["plots"], page.context["events"]) == ([], [], [])
+    for said in ("partners.example", "unknown.example", "mail.received", "ada-inbox"):
+        assert said not in page.content.decode(), said
+
+
+def test_each_right_shows_its_own_part_of_the_index(sample: Sample):
+    nina = User.objects.create_user("nina", password="nina-pass-1", is_staff=True)
+    nina.user_permissions.set(Permission.objects.filter(codename="view_message"))
+    browser = Client()
+    browser.force_login(nina)
+    page = browser.get(reverse("admin:index"))
+    assert {need.kind for need in page.context["needs"]} == {"held-mail"}
+    assert [figure.title for figure in page.context["figures"]] == ["Mail"]
+    shown = browser.get(reverse("admin:mail_message_change", args=[sample.executed.pk]))
+    assert "In the record" not in shown.content.decode()
