@@ -243,10 +243,12 @@ def _key(content: bytes) -> tuple[str, bytes]:
 
 
 def _has_database() -> bool:
-    """Whether there is anything to ask; a missing SQLite file is not created by looking."""
+    """Whether there is anything to ask; a missing or empty SQLite file stays as it is."""
     name = str(connection.settings_dict["NAME"])
-    in_memory = ":memory:" in name or "mode=memory" in name
-    return connection.vendor != "sqlite" or in_memory or Path(name).exists()
+    if connection.vendor != "sqlite" or ":memory:" in name or "mode=memory" in name:
+        return True
+    file = Path(name)
+    return file.exists() and file.stat().st_size > 0
 
 
 def _stored(email: str | None, *, whole: bool) -> _Stored:
@@ -266,5 +268,5 @@ def _stored(email: str | None, *, whole: bool) -> _Stored:
             own_addresses=admission.own_addresses(),
             not_before=selectors.execute_not_before(),
         )
-    except Error:
+    except (Error, OSError):
         return _Stored()

@@ -293,6 +293,14 @@ def test_it_works_before_any_migration_and_prints_nothing_but_json(
     assert not database.exists()
 
 
+def test_an_empty_database_file_stays_empty(tmp_path: Path, letter: Path) -> None:
+    database = tmp_path / "empty.sqlite3"
+    database.touch()
+    done = run(str(letter), DATABASE_URL=f"sqlite:///{database}", DATA_DIR=str(tmp_path / "d"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert database.stat().st_size == 0
+
+
 def test_the_shell_sees_2_for_usage_and_0_for_any_bytes(tmp_path: Path) -> None:
     noise = tmp_path / os.fsdecode(b"n\xff.eml")
     noise.write_bytes(os.urandom(5_000))
