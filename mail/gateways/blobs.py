@@ -91,9 +91,13 @@ def _write(storage: FileSystemStorage, path: Path, raw: bytes) -> None:
     descriptor = os.open(
         beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, storage.file_permissions_mode or 0o600
     )
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(raw)
-    beside.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(raw)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)  # on a full disk each try would leave half a message
+        raise
 
 
 def _sync(written: Sequence[Path], changed: Iterable[Path]) -> None:

@@ -48,7 +48,7 @@ def poll(*, account_id: int) -> IngestReport:
         accounts.record_success(account=account)
     except (LeaseHeld, LeaseLost):
         raise
-    except CountersignError as error:
+    except (CountersignError, OSError) as error:  # a full disk too: the account shows it
         accounts.record_failure(account=account, error=error)
         raise
     finally:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import resource
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
+from django.core.files.storage import storages
 
 from guards.models import Decision
 from guards.services.units import current_unit
 from mail import registry
 from mail.exceptions import AccountDisabled, ConnectionLost, LeaseHeld, LeaseLost, LoginRefused
+from mail.gateways import blobs
 from mail.gateways.memory import MemoryMailbox, MemoryTransport
 from mail.models import Account, AccountLease, FolderCursor, Location, Message
 from mail.services import accounts, ingest, leases, polling, preparing
@@ -127,6 +135,19 @@ def speak_to(mail_server):
     return use
 
 
+@contextmanager
+def full_disk():
+    """No file of this process may grow large: writing fails half way, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handled = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handled)
+
+
 def test_mail_that_arrives_during_the_first_pass_is_news(account, mail_server, speak_to):
     mail_server.deliver(USER, make_mail(subject="old"))
     speak_to(Latecomer)
@@ -236,6 +257,19 @@ def test_a_failing_account_is_announced_once_and_recovers_once(settled, mail_ser
     assert (recovered.state, recovered.failures, recovered.last_error) == ("ok", 0, "")
     assert recovered.last_success_at > before
     assert kinds("account.recovered") == 1
+
+
+def test_a_full_disk_is_a_failure_of_the_account_and_leaves_no_remains(settled, mail_server):
+    raw = make_mail(text="more than fits\n" * 5_000)
+    digest = hashlib.sha256(raw).hexdigest()
+    place = Path(storages["mail"].path(blobs.name_of(digest)))
+    mail_server.deliver(USER, raw)
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        polling.poll(account_id=settled.pk)
+    assert not list(place.parent.glob(f"*{digest}*"))
+    assert Account.objects.get().state == "failing"
+    assert Message.objects.count() == 0
+    assert polling.poll(account_id=settled.pk).stored == 1
 
 
 def test_a_refused_login_backs_off_longer_than_a_passing_fault(settled, mail_server):
