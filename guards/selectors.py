@@ -143,24 +143,40 @@ def latest_heartbeat(role: str) -> Heartbeat | None:
     return Heartbeat.objects.filter(role=role).order_by("-seen_at").first()
 
 
+def sees_everything(token: ApiToken) -> bool:
+    """Whether a token is bound to neither an identity nor a project."""
+    return token.identity_id is None and not token.project
+
+
 def identities_for(token: ApiToken) -> QuerySet[Identity]:
-    """The identities that a token may look at: its own, or all where it belongs to none."""
+    """The identities that a token may look at: its own, or all where it belongs to none.
+
+    Mail, decisions and contacts belong to identities and to no project: the token of a project that
+    belongs to no identity sees none of them.
+    """
     identities = Identity.objects.order_by("pk")
-    return identities if token.identity_id is None else identities.filter(pk=token.identity_id)
+    if token.identity_id is not None:
+        return identities.filter(pk=token.identity_id)
+    return identities.none() if token.project else identities
 
 
 def decisions_for(token: ApiToken) -> QuerySet[Decision]:
-    """The decisions that a token may read: those under its identity, or all."""
+    """The decisions that a token may read: those under its identities, or all."""
     decisions = Decision.objects.select_related("identity")
-    return decisions if token.identity_id is None else decisions.filter(identity=token.identity_id)
+    if sees_everything(token):
+        return decisions
+    return decisions.filter(identity__in=identities_for(token))
 
 
 def contacts_for(token: ApiToken) -> QuerySet[Contact]:
     """The address book as a token may see it: with the rights for its own identity only."""
     rights = Permission.objects.select_related("identity")
-    if token.identity_id is not None:
-        rights = rights.filter(identity=token.identity_id)
-    return Contact.objects.prefetch_related(
+    if not sees_everything(token):
+        rights = rights.filter(identity__in=identities_for(token))
+    contacts = Contact.objects.all()
+    if token.project and token.identity_id is None:
+        contacts = contacts.none()
+    return contacts.prefetch_related(
         "aliases",
         Prefetch("pins", PinnedKey.objects.filter(removed_at=None)),
         Prefetch("permissions", rights),

@@ -40,8 +40,11 @@ class TokenForm(ServiceForm):
         fields = ("label", "identity", "scopes", "project", "expires_at")
         help_texts = {
             "label": "Who holds it, in your own words.",
-            "identity": "It sees what this identity may see. Empty: everything.",
-            "project": "A project's slug, or empty for all.",
+            "identity": "It sees what this identity may see. Empty: every identity's.",
+            "project": (
+                "A project's slug, or empty for all. With a project and without an identity it "
+                "sees that project only, and nobody's mail."
+            ),
             "expires_at": "Empty: until it is revoked.",
         }
 

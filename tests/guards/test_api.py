@@ -107,6 +107,17 @@ def test_a_token_of_an_identity_sees_that_identitys_decisions_only() -> None:
     assert len(answer(caller(ALL), "/api/v1/decisions")["items"]) == 2
 
 
+def test_a_projects_token_without_an_identity_sees_nobodys_rows() -> None:
+    identity = IdentityFactory()
+    decide(identity)
+    contacts.add_contact(address="a@example.org", by=OPERATOR)
+    _, secret = tokens.mint(label="ci", scopes=ALL, project="apollo", by=OPERATOR)
+    bound = Client(headers={"authorization": f"Bearer {secret}"})
+    for address in LISTS:
+        assert answer(bound, address)["items"] == [], address
+        assert answer(caller(ALL), address)["items"] != [], address
+
+
 def test_decisions_are_filtered_by_rule_verdict_and_subject() -> None:
     identity = IdentityFactory()
     decide(identity, Rule.READ_PERMITTED, 1)

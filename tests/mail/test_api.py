@@ -74,6 +74,13 @@ def test_a_token_of_one_identity_sees_that_ones_mail_only(inbox):
     assert len(answer(caller(inbox.identity), "messages")["items"]) == 2
 
 
+def test_a_projects_token_without_an_identity_sees_nobodys_mail(inbox):
+    _, secret = tokens.mint(label="ci", scopes=["messages:read"], project="apollo", by=OPERATOR)
+    client = Client(headers={"authorization": f"Bearer {secret}"})
+    assert answer(client, "messages")["items"] == []
+    assert answer(client, f"messages/{Message.objects.first().pk}", 404)["code"] == "not-found"
+
+
 def test_lists_are_filtered_by_trust_rule_and_account(inbox):
     assert len(answer(caller(), "messages?rule=no-permission")["items"]) == 1
     assert len(answer(caller(), "messages?trust=verified")["items"]) == 0
