@@ -76,7 +76,10 @@ def judge(
     first_pass: bool = False,
     replayed: Callable[[str], bool] | None = None,
 ) -> Assessment:
-    """Assess with the surroundings' pins and permissions; a partial message never executes."""
+    """Assess with the surroundings' pins and permissions.
+
+    A partial message never executes, and a retired identity is asked for nothing.
+    """
     book, identity_id = surroundings.book, surroundings.account.identity_id
     made = assess(
         parsed,
@@ -92,6 +95,8 @@ def judge(
         replayed=replayed,
         is_own_message_id=_is_ours,
     )
+    if not surroundings.account.identity.is_active:
+        return replace(made, judgement=_not_retired(made.judgement))
     return replace(made, judgement=_whole_only(made.judgement)) if partial else made
 
 
@@ -107,6 +112,19 @@ def executes(judgement: Judgement) -> bool:
 def _is_ours(message_id: str) -> bool:
     """Whether a message carries an id that we gave: our own mail come back under any name."""
     return Outbound.objects.filter(message_id=message_id).exists()
+
+
+def _not_retired(judgement: Judgement) -> Judgement:
+    if judgement.action is not Action.EXECUTE:
+        return judgement
+    evidence = {**judgement.evidence, "identity": "inactive"}
+    return replace(
+        judgement,
+        action=Action.SURFACE,
+        verdict=Verdict.HOLD,
+        rule=Rule.NO_PERMISSION,
+        evidence=evidence,
+    )
 
 
 def _whole_only(judgement: Judgement) -> Judgement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guards.models import Decision, PinnedKey, ReplayEntry
+from guards.models import Decision, Identity, PinnedKey, ReplayEntry
 from mail.models import Message
 from mail.signals import message_admitted
 from pipelines import registry
@@ -107,6 +107,19 @@ def test_a_permission_that_was_withdrawn_meanwhile_counts(desk):
 
 
 @pytest.mark.fault("W7")
+@pytest.mark.parametrize("is_active", [True, False])
+def test_an_identity_that_was_retired_meanwhile_works_no_more(desk, is_active):
+    message = desk.message("greet ada")
+    Identity.objects.filter(pk=desk.identity.pk).update(is_active=is_active)
+
+    intake.take_in(message_id=message.pk)
+
+    message.refresh_from_db()
+    wanted = ("taken", "execute-permitted") if is_active else ("refused", "no-permission")
+    assert (message.execution, message.rule) == wanted
+    assert Pipeline.objects.count() == (1 if is_active else 0)
+
+
 def test_what_the_row_says_counts_for_nothing_beside_the_raw_bytes(desk, keys):
     forged = desk.message("", raw=desk.raw("greet ada", key=keys.mallory))
     unpinned = desk.message("greet ada")
