@@ -16,12 +16,16 @@ _http = get_asgi_application()  # loads the apps: the imports below need them
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from django.urls import re_path  # noqa: E402
 
+from config.nowhere import nowhere  # noqa: E402
 from teams.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": _http,
-        "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns)),
+        "websocket": AuthMiddlewareStack(
+            URLRouter([*websocket_urlpatterns, re_path("", nowhere)])  # type: ignore[arg-type]
+        ),
     }
 )

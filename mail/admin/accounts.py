@@ -25,6 +25,12 @@ _ONCE = (
 )
 
 
+#: What a typed password is for, by its field.
+_PURPOSES = {"password": "reading", "smtp_password": "sending"}
+#: Which reference a typed password becomes.
+_REFERENCES = {"password": "secret_ref", "smtp_password": "smtp_secret_ref"}
+
+
 class AccountForm(ModelForm[Account]):
     """An account's fields, and its passwords where the operator would rather type them here."""
 
@@ -98,18 +104,22 @@ class AccountForm(ModelForm[Account]):
         super()._post_clean()  # type: ignore[misc]
         if self.errors:
             return
-        if self.cleaned_data.get("password"):
-            self.instance.secret_ref = self._kept_as("password")
+        for field, reference in _REFERENCES.items():
+            if self.cleaned_data.get(field):
+                setattr(self.instance, reference, self._kept_as(field))
         try:
             account_services.validate(self.instance)
         except CountersignError as problem:
-            field = problem.field if problem.field in self.fields else None
-            detail = problem.detail.removeprefix(f"{field}: ").rstrip(".")
-            self.add_error(field, f"{detail[:1].upper()}{detail[1:]}.")
+            named = problem.field if problem.field in self.fields else None
+            detail = problem.detail.removeprefix(f"{named}: ").rstrip(".")
+            self.add_error(named, f"{detail[:1].upper()}{detail[1:]}.")
 
     def _kept_as(self, field: str) -> str:
-        """The bare name under which a typed password is kept."""
-        return f"{self.cleaned_data['name']}-{field.replace('_', '-')}"
+        """The bare name under which a typed password is kept.
+
+        What it is for stands in front, so that no name of another account can lead to it.
+        """
+        return f"mail-{_PURPOSES[field]}-{self.cleaned_data['name']}"
 
     def values(self) -> dict[str, Any]:
         """What the service takes; typed passwords are put away and become references."""
@@ -118,7 +128,7 @@ class AccountForm(ModelForm[Account]):
             for name in account_services.EDITABLE
             if name in self.cleaned_data
         }
-        for field, reference in (("password", "secret_ref"), ("smtp_password", "smtp_secret_ref")):
+        for field, reference in _REFERENCES.items():
             if self.cleaned_data.get(field):
                 taken[reference] = secrets.store(self._kept_as(field), self.cleaned_data[field])
         return taken

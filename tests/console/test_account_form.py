@@ -10,6 +10,7 @@ from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
+from guards import secrets
 from guards.models import Identity
 from mail.models import Account
 from teams.models import Event
@@ -92,3 +93,25 @@ def test_an_account_is_switched_off_and_on(console: Client, form: dict[str, obje
     assert Account.objects.get().state == "disabled"
     console.post(reverse("admin:mail_account_enable", args=[account.pk]))
     assert Account.objects.get().state == "new"
+
+
+def test_no_account_can_be_named_into_the_password_of_another(
+    console: Client, form: dict[str, object]
+):
+    typed = {"secret_ref": "", "password": "for reading", "smtp_password": "for sending"}
+    add(console, form | typed | {"name": "ada"})
+    add(console, form | {"secret_ref": "", "password": "another one", "name": "ada-smtp"})
+    first, second = (Account.objects.get(name=name) for name in ("ada", "ada-smtp"))
+    references = {first.secret_ref, first.smtp_secret_ref, second.secret_ref}
+    assert len(references) == 3
+    assert secrets.resolve(first.smtp_secret_ref).reveal() == "for sending"
+
+
+@pytest.mark.parametrize("field", ["password", "smtp_password"])
+def test_a_name_that_no_file_can_have_takes_no_typed_password(
+    console: Client, form: dict[str, object], field: str
+):
+    answer = add(console, form | {"name": "Ada's inbox", field: "typed"})
+    assert answer.status_code == 200
+    assert answer.context["adminform"].form.errors
+    assert not Account.objects.filter(name="Ada's inbox").exists()
