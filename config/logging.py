@@ -1,7 +1,12 @@
-"""Structured logs: one processor chain for our own lines and for everybody else's."""
+"""Structured logs: one processor chain for our own lines and for everybody else's.
+
+What a line says may come from a stranger: a header of his request, a sentence of his mail server.
+JSON escapes it; for people it is made visible, so that nobody forges a line or steers a terminal.
+"""
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
@@ -16,6 +21,25 @@ _SHARED: list[Any] = [
 ]
 
 
+#: Control and direction characters, and what stands in their place.
+_VISIBLE = {
+    code: rf"\u{code:04x}"
+    for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+#: A traceback keeps its lines.
+_VISIBLE_IN_LINES = {code: text for code, text in _VISIBLE.items() if chr(code) not in "\n\t"}
+_OF_SEVERAL_LINES = frozenset({"exception", "stack"})
+
+
+def visible(logger: Any, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor: every text of a line without characters that a terminal obeys."""
+    for name, value in entry.items():
+        if isinstance(value, str):
+            lines = name in _OF_SEVERAL_LINES
+            entry[name] = value.translate(_VISIBLE_IN_LINES if lines else _VISIBLE)
+    return entry
+
+
 def configure(form: str, level: str) -> dict[str, Any]:
     """Set structlog up and return Django's LOGGING. `form` is `console` or `json`."""
     structlog.configure(
@@ -28,10 +52,10 @@ def configure(form: str, level: str) -> dict[str, Any]:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
+    rendering: list[Any] = (
+        [structlog.processors.JSONRenderer()]
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=False)
+        else [visible, structlog.dev.ConsoleRenderer(colors=False)]
     )
     return {
         "version": 1,
@@ -41,7 +65,7 @@ def configure(form: str, level: str) -> dict[str, Any]:
                 "()": structlog.stdlib.ProcessorFormatter,
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    renderer,
+                    *rendering,
                 ],
                 "foreign_pre_chain": _SHARED,
             }

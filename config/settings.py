@@ -236,7 +236,9 @@ SECRETS_DIR = Path(env.str("SECRETS_DIR", default=str(DATA_DIR / "secrets")))
 # How old a signature (or a trusted message) may be and still start work, in hours.
 EXECUTE_MAX_AGE_HOURS = env.int("EXECUTE_MAX_AGE_HOURS", default=24)
 
-# Programs that signed commands may run: directories (everything directly inside) or files.
+# Programs that signed commands may run: directories (everything directly inside) or files. The
+# default holds shells, interpreters and `env`, which start anything: it keeps out programs that lie
+# elsewhere, and the owner's signature is what keeps out the rest. Name single files to allow less.
 ALLOWED_BINARIES = env.list("ALLOWED_BINARIES", default=["/usr/bin", "/bin"])
 
 # --- Mail -----------------------------------------------------------------------------------------
