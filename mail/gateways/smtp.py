@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from mail.gateways import tls
 from mail.gateways.base import Endpoint, SendOutcome, SubmissionResult
@@ -114,6 +115,8 @@ class _Session:
         try:
             self._limit(STEP_SECONDS)
             self._smtp.send(stuffed + ending)
+            if self._was_answered_early():
+                return _out_of_turn(*self._smtp.getreply(), refused)
             # From here on the server may hold the whole message, even if the write should fail.
             dot_sent = True
             self._smtp.send(b".\r\n")
@@ -130,6 +133,19 @@ class _Session:
                 final_dot_sent=dot_sent,
             )
         return _final(code, reply, refused)
+
+    def _was_answered_early(self) -> bool:
+        """Whether an answer waits before the message has ended: it cannot be about the message."""
+        connection, file = self._smtp.sock, self._smtp.file
+        if connection is None or file is None:
+            return False
+        connection.settimeout(0)
+        try:
+            return bool(file.peek(1))
+        except OSError:
+            return False  # nothing there; a broken line shows at the next step
+        finally:
+            self._limit(STEP_SECONDS)
 
     def close(self) -> None:
         """QUIT is a courtesy; its answer changes nothing."""
@@ -238,6 +254,15 @@ def _before_data(error: Exception) -> SubmissionResult:
         code if isinstance(code, int) else None,
         _text(getattr(error, "smtp_error", b"") or str(error)),
     )
+
+
+def _out_of_turn(code: int, reply: bytes, refused: dict[str, str]) -> SubmissionResult:
+    """The server spoke before the final dot, which then never leaves: a refusal is certain."""
+    result = _final(code, reply, refused)
+    if result.outcome is not SendOutcome.FAILED:
+        unknown = (SendOutcome.UNKNOWN, SendReason.UNEXPECTED_REPLY)
+        result = SubmissionResult(*unknown, code, _text(reply), refused)
+    return replace(result, final_dot_sent=False)
 
 
 def _final(code: int, reply: bytes, refused: dict[str, str]) -> SubmissionResult:

@@ -92,6 +92,24 @@ def test_anything_else_after_the_dot_is_unknown(server, reply, reason):
     assert server.sessions == 1
 
 
+@pytest.mark.parametrize(
+    ("early", "outcome", "reason"),
+    [
+        (b"250 taken\r\n", SendOutcome.UNKNOWN, "unexpected-reply"),
+        (b"451 stop\r\n", SendOutcome.FAILED, "refused-after-data"),
+        (b"", SendOutcome.ACCEPTED, "smtp-250"),
+    ],
+)
+def test_an_answer_that_came_before_the_dot_is_not_taken_for_its_answer(
+    server, early, outcome, reason
+):
+    """A server that is one answer ahead would have us believe what it said of nothing yet."""
+    server.answers["data"] = b"354 go on\r\n" + early
+    result = send(server)
+    assert (result.outcome, result.reason) == (outcome, reason)
+    assert result.final_dot_sent == (server.dots == 1) == (not early)
+
+
 @pytest.mark.fault("send-02")
 def test_a_connection_that_breaks_inside_the_data_is_unknown_and_the_dot_never_left(server):
     server.answers["ehlo"] = b"250 here\r\n"
