@@ -117,6 +117,7 @@ class _Session:
             self._smtp.send(stuffed + ending)
             if self._was_answered_early():
                 return _out_of_turn(*self._smtp.getreply(), refused)
+            self._limit(STEP_SECONDS)
             # From here on the server may hold the whole message, even if the write should fail.
             dot_sent = True
             self._smtp.send(b".\r\n")
@@ -204,9 +205,16 @@ class _Session:
         return self._smtp.rcpt(address)
 
     def _limit(self, seconds: float) -> None:
-        """Bound the next step by its own time and by what is left of the session's."""
+        """Bound the next step by its own time and by what is left of the session's.
+
+        TimeoutError once that is over: a timeout of the socket is one of each byte, and whoever
+        waits for this act will by then have called it unknown, and may have made another.
+        """
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the session took longer than {SESSION_SECONDS:.0f} seconds")
         if self._smtp.sock is not None:
-            self._smtp.sock.settimeout(max(1.0, min(seconds, self._ends_at - time.monotonic())))
+            self._smtp.sock.settimeout(max(1.0, min(seconds, left)))
 
 
 def _secure(made: smtplib.SMTP, endpoint: Endpoint, context: ssl.SSLContext) -> None:

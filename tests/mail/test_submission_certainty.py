@@ -110,6 +110,15 @@ def test_an_answer_that_came_before_the_dot_is_not_taken_for_its_answer(
     assert result.final_dot_sent == (server.dots == 1) == (not early)
 
 
+def test_no_message_begins_after_the_sessions_time(server, monkeypatch):
+    """A server that says one byte now and then would hold a session open past its deadline."""
+    monkeypatch.setattr(smtp, "SESSION_SECONDS", 0.0)
+    result = send(server)
+    assert (result.outcome, result.reason) == (SendOutcome.FAILED, "not-connected")
+    assert not [command for command in server.commands if command.startswith(b"MAIL")]
+    assert server.dots == 0
+
+
 @pytest.mark.fault("send-02")
 def test_a_connection_that_breaks_inside_the_data_is_unknown_and_the_dot_never_left(server):
     server.answers["ehlo"] = b"250 here\r\n"
