@@ -30,7 +30,7 @@ WATCHER_POINTS = (
     "mail.services.polling:_enter:after",
     "mail.services.polling:_Pass._fetch:before",
     "mail.services.polling:_Pass._fetch:after",
-    "mail.services.ingest:_prepare:after",
+    "mail.services.preparing:prepare:after",
     "mail.services.ingest:_move_cursor:after",
     "mail.services.ingest:store_batch:after",
     "mail.services.polling:_Pass.finish:before",
