@@ -54,7 +54,7 @@ def dispatch(*, effect_id: UUID | str) -> Effect:
     if intent is None or not _mark(intent):
         return _found(effect_id)
     signals.contact_claimed.send(sender=Effect, effect=intent.effect)
-    result = _contact(intent)
+    result = _contact(intent) if _is_in_time(intent.effect) else _too_late(intent)
     signals.contact_returned.send(sender=Effect, effect=intent.effect, result=result)
     if _record(intent.effect, result) and intent.effect.phase == Effect.Phase.ACCEPTED:
         _read_back(intent)
@@ -165,6 +165,23 @@ def _mark(intent: _Intent) -> bool:
     except ContactAlreadyMarked:
         return False
     return True
+
+
+def _is_in_time(effect: Effect) -> bool:
+    """Whether the mark still stands for this worker: one that slept may have been given up."""
+    return Effect.objects.filter(
+        pk=effect.pk,
+        phase=Effect.Phase.MARKED,
+        fence=effect.fence,
+        deadline__gt=database_now(),
+    ).exists()
+
+
+def _too_late(intent: _Intent) -> ContactResult:
+    """No contact: by now the act may be called unknown, acknowledged, and made by another."""
+    certain = ContactOutcome.FAILED in intent.kind.outcomes
+    outcome = ContactOutcome.FAILED if certain else ContactOutcome.UNKNOWN
+    return ContactResult(outcome, "too-late")
 
 
 def _contact(intent: _Intent) -> ContactResult:

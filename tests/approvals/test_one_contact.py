@@ -274,6 +274,31 @@ def test_a_receiver_that_fails_after_the_mark_leaves_it_marked(kind: CountingKin
     assert kind.contacts() == []
 
 
+@pytest.mark.parametrize("asleep", ["past the deadline", "until it was called unknown", "shortly"])
+def test_a_worker_that_slept_after_its_mark_makes_no_contact(
+    kind: CountingKind, asleep: str
+) -> None:
+    """By then a person may have acknowledged the unknown, and another act may have left."""
+
+    def sleep(effect: Effect, **_: object) -> None:
+        if asleep != "shortly":
+            past = timezone.now() - timedelta(seconds=1)
+            Effect.objects.filter(pk=effect.pk).update(deadline=past)
+        if asleep == "until it was called unknown":
+            assert effects.reconcile() == 1
+
+    signals.contact_claimed.connect(sleep)
+    try:
+        effect = effects.dispatch(effect_id=factories.intent().pk)
+    finally:
+        signals.contact_claimed.disconnect(sleep)
+    assert (effect.phase, effect.reason, len(kind.contacts())) == {
+        "past the deadline": ("failed", "too-late", 0),
+        "until it was called unknown": ("unknown", "deadline-passed", 0),
+        "shortly": ("accepted", "smtp-250", 1),
+    }[asleep]
+
+
 def test_the_signals_come_outside_any_transaction(kind: CountingKind) -> None:
     order: list[str] = []
 
