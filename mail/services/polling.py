@@ -28,9 +28,11 @@ from mail.types import FetchedMessage, IngestReport, MailboxState
 
 log = structlog.get_logger(__name__)
 
-#: Messages of one FETCH and one commit, and the bytes that they may hold together.
+#: Messages of one FETCH and one commit, and the bytes that they may hold together: so few that a
+#: slow line brings them within one lease. Otherwise two readers would take it from each other in
+#: turn, and store nothing.
 BATCH_MESSAGES = 200
-BATCH_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 16 * 1024 * 1024
 
 
 def poll(*, account_id: int) -> IngestReport:

@@ -66,6 +66,11 @@ def test_a_pass_takes_more_than_one_batch(settled, mail_server, monkeypatch):
     assert FolderCursor.objects.get().last_uid == 10
 
 
+def test_a_batch_comes_within_one_lease_on_a_slow_line(settings):
+    slow = 1_500_000 / 8  # bytes a second
+    assert max(polling.BATCH_BYTES, settings.MAIL_MAX_BYTES) / slow < leases.LEASE_SECONDS
+
+
 def test_the_first_pass_neither_notifies_nor_starts_and_makes_one_event(account, mail_server):
     make_contact(account.identity, "alice@example.org", "rwx")
     for n in range(3):
