@@ -15,7 +15,8 @@ from django.apps import apps
 from django.apps.config import AppConfig
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model
+from django.db.models import Model, UniqueConstraint
+from django.db.models.sql import Query
 
 from guards import registry
 
@@ -102,7 +103,7 @@ def _expected(connection: BaseDatabaseWrapper, app_label: str) -> Iterator[Trigg
     for protection in registry.protections():
         model = apps.get_model(protection.model_label)
         if model._meta.app_label == app_label:
-            yield from render_protection(model, protection)
+            yield from render_protection(model, protection, connection)
     for rule in registry.row_rules():
         model = apps.get_model(rule.model_label)
         if model._meta.app_label == app_label:
@@ -120,8 +121,47 @@ def _columns(model: type[Model], protection: registry.Protection) -> list[str]:
     return sorted(columns)
 
 
-def _unique_columns(model: type[Model]) -> list[str]:
-    return [field.column or "" for field in model._meta.concrete_fields if field.unique]
+@dataclass(frozen=True, slots=True)
+class UniqueSet:
+    """Columns that no two rows share, where `condition` (SQL, "" for always) holds for both."""
+
+    columns: tuple[str, ...]
+    condition: str = ""
+
+
+def _unique_sets(model: type[Model], connection: BaseDatabaseWrapper) -> list[UniqueSet]:
+    fields = model._meta.concrete_fields
+    column = {field.name: field.column or "" for field in fields}
+    alone = [UniqueSet((column[field.name],)) for field in fields if field.unique]
+    together = [
+        UniqueSet(
+            tuple(column[name] for name in constraint.fields),
+            _condition(model, constraint, connection),
+        )
+        for constraint in model._meta.total_unique_constraints + _partly_unique(model)
+        if constraint.fields
+    ]
+    return alone + together
+
+
+def _partly_unique(model: type[Model]) -> list[UniqueConstraint]:
+    return [
+        constraint
+        for constraint in model._meta.constraints
+        if isinstance(constraint, UniqueConstraint) and constraint.condition is not None
+    ]
+
+
+def _condition(
+    model: type[Model], constraint: UniqueConstraint, connection: BaseDatabaseWrapper
+) -> str:
+    if constraint.condition is None:
+        return ""
+    query = Query(model, alias_cols=False)
+    where = query.build_where(constraint.condition)
+    sql, values = where.as_sql(query.get_compiler(connection=connection), connection)
+    editor = connection.schema_editor()
+    return str(sql % tuple(editor.quote_value(value) for value in values))
 
 
 def _sentence(model: type[Model], protection: registry.Protection) -> str:
@@ -150,24 +190,40 @@ def _sqlite_trigger(table: str, name: str, event: str, condition: str, message: 
     )
 
 
-def _sqlite_protection(model: type[Model], protection: registry.Protection) -> Iterator[Trigger]:
-    """UPDATE and DELETE, and the INSERT OR REPLACE that would delete without a DELETE trigger."""
+def _sqlite_protection(
+    model: type[Model], protection: registry.Protection, connection: BaseDatabaseWrapper
+) -> Iterator[Trigger]:
+    """UPDATE and DELETE, and what would delete without a DELETE trigger: OR REPLACE."""
     table, message = model._meta.db_table, _sentence(model, protection)
     changed = " OR ".join(
         f'OLD."{column}" IS NOT NEW."{column}"' for column in _columns(model, protection)
     )
-    replaced = " OR ".join(
-        f'EXISTS (SELECT 1 FROM "{table}" WHERE "{column}" = NEW."{column}")'  # noqa: S608
-        for column in _unique_columns(model)
-    )
+    sets = _unique_sets(model, connection)
+    replaced = " OR ".join(_replaces(model, one) for one in sets)
+    others = " OR ".join(_replaces(model, one, apart_from_old=True) for one in sets)
     conditions = {
-        "update": changed if protection.columns else "",
+        "update": f"{changed} OR {others}" if protection.columns else "",
         "delete": "",
         "insert": replaced,
     }
     for event, condition in conditions.items():
         name = f"{_PREFIX}{table}_keeps_on_{event}"
         yield _sqlite_trigger(table, name, event.upper(), condition, message)
+
+
+def _replaces(model: type[Model], unique: UniqueSet, *, apart_from_old: bool = False) -> str:
+    """Whether a row stands where the new one would; with OR REPLACE it would be gone."""
+    table, pk = model._meta.db_table, model._meta.pk.column
+    terms = [f'"{column}" = NEW."{column}"' for column in unique.columns]
+    terms += [f'"{pk}" IS NOT OLD."{pk}"'] if apart_from_old else []
+    terms += [f"({unique.condition})"] if unique.condition else []
+    stands = f'EXISTS (SELECT 1 FROM "{table}" WHERE {" AND ".join(terms)})'  # noqa: S608
+    if not unique.condition:
+        return stands
+    columns = (field.column for field in model._meta.concrete_fields)
+    new = ", ".join(f'NEW."{column}" AS "{column}"' for column in columns)
+    counts = f"EXISTS (SELECT 1 FROM (SELECT {new}) WHERE {unique.condition})"  # noqa: S608
+    return f"({stands} AND {counts})"
 
 
 def _sqlite_rule(model: type[Model], rule: registry.RowRule) -> Iterator[Trigger]:
@@ -190,7 +246,7 @@ _ROW_RULE_LOCK = 0x626F6F6B
 
 
 def _postgresql_protection(
-    model: type[Model], protection: registry.Protection
+    model: type[Model], protection: registry.Protection, connection: BaseDatabaseWrapper
 ) -> Iterator[Trigger]:
     table, message = model._meta.db_table, _sentence(model, protection)
     changed = " OR ".join(

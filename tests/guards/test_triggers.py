@@ -192,6 +192,44 @@ def test_a_pattern_holds_neither_alias_nor_key() -> None:
         pattern.pins.create(fingerprint="A" * 40, public_key=b"key", pinned_by="x")
 
 
+#: How each database is asked to delete whatever stands in the way.
+OR_REPLACE = {"sqlite": " OR REPLACE", "postgresql": ""}
+
+
+@pytest.mark.django_db
+@pytest.mark.fault("W22")
+def test_nothing_replaces_a_row_by_a_key_that_holds_for_some_rows_only() -> None:
+    columns = "kind, at, subject_type, subject_id, actor, project, project_seq, facts, prev_hash"
+    insert = (
+        f"INSERT{OR_REPLACE[connection.vendor]} INTO teams_event (seq, hash, {columns}) VALUES "
+    )
+    rest = "'a.b', '2026-11-30', 'a.b', '1', 'x', %s, %s, '{}', ''"
+    run(f"{insert} (901, 'h1', {rest})", "apollo", 1)
+    with refused("teams_event is append-only|event_project_seq_once"):
+        run(f"{insert} (902, 'h2', {rest})", "apollo", 1)
+    run(f"{insert} (903, 'h3', {rest})", "apollo", 2)
+    run(f"{insert} (904, 'h4', {rest})", "", 0)
+    run(f"{insert} (905, 'h5', {rest})", "", 0)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM teams_event WHERE seq > 900")
+        assert cursor.fetchone()[0] == 4
+
+
+@pytest.mark.django_db
+@pytest.mark.fault("W22")
+def test_no_update_replaces_another_row_of_a_table_with_frozen_columns() -> None:
+    about = {"kind": "a.kind", "subject_type": "a.b", "subject_id": "1", "requested_by": "x"}
+    Hold = apps.get_model("approvals", "Hold")
+    closed = Hold.objects.create(**about, state="rejected")
+    waiting = Hold.objects.create(**about, state="waiting")
+    or_replace = OR_REPLACE[connection.vendor]
+    with refused("approvals_hold keeps|hold_one_waiting"):
+        run(f"UPDATE{or_replace} approvals_hold SET state = 'waiting' WHERE id = %s", closed.pk.hex)
+    run("UPDATE approvals_hold SET state = 'withdrawn' WHERE id = %s", waiting.pk.hex)
+    run("UPDATE approvals_hold SET state = 'waiting' WHERE id = %s", closed.pk.hex)
+    assert Hold.objects.count() == 2
+
+
 @pytest.mark.django_db
 def test_every_registered_trigger_stands() -> None:
     assert selectors.missing_triggers() == []
