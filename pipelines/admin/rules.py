@@ -47,9 +47,10 @@ class RuleForm(ModelForm[Rule]):
             self.add_error(top if top in self.fields else None, text)
 
     def checked(self) -> dict[str, Any]:
-        """The fields that a check looks at."""
+        """The fields that a check looks at; a saved rule's name is no field of the form."""
         return {
-            name: self.cleaned_data[name] for name in ("name", "match", "calls", "kind", "sender")
+            name: self.cleaned_data.get(name, getattr(self.instance, name))
+            for name in ("name", "match", "calls", "kind", "sender")
         }
 
 

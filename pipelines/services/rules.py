@@ -194,7 +194,13 @@ def _groups_of(kind: str, match: str) -> frozenset[str]:
     try:
         return frozenset(_expression(match).groupindex)
     except re2.error as error:
-        raise RuleInvalid(f"is no RE2 expression: {error}", field="match") from error
+        raise RuleInvalid(f"is no RE2 expression: {_words(error)}", field="match") from error
+
+
+def _words(error: re2.error) -> str:
+    """What the library says, which comes as bytes."""
+    said = error.args[0] if error.args else ""
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 
 
 def _check_calls(calls: Any, groups: frozenset[str]) -> None:

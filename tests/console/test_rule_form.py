@@ -1,0 +1,46 @@
+"""Adding and changing a planning rule in the console."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from pipelines.models import Rule
+
+FORM = {
+    "name": "greet",
+    "position": 100,
+    "is_active": "on",
+    "identity": "",
+    "sender": "",
+    "kind": "regex",
+    "match": r"greet (?P<whom>\w+)",
+    "calls": '[{"command": "greet", "args": {"whom": {"group": "whom"}}}]',
+}
+
+
+def add(console: Client, **changes: object):
+    return console.post(reverse("admin:pipelines_rule_add"), FORM | changes)
+
+
+def change(console: Client, **changes: object):
+    fields = {name: value for name, value in (FORM | changes).items() if name != "name"}
+    address = reverse("admin:pipelines_rule_change", args=[Rule.objects.get().pk])
+    return console.post(address, fields)
+
+
+def test_a_saved_rule_is_changed_and_switched_off(console: Client):
+    assert add(console).status_code == 302
+    assert change(console, position=5, is_active="").status_code == 302
+    rule = Rule.objects.get()
+    assert (rule.name, rule.position, rule.is_active) == ("greet", 5, False)
+
+
+@pytest.mark.parametrize("form", [add, change])
+def test_what_is_wrong_with_a_rule_stands_at_its_field(console: Client, form):
+    if form is change:
+        add(console)
+    answer = form(console, match="greet (?=x)", calls='[{"command": "greet"}]')
+    errors = answer.context["adminform"].form.errors
+    assert errors["match"] == ["is no RE2 expression: invalid perl operator: (?="]
