@@ -18,7 +18,7 @@ from mail.models import Account
 from mail.services import accounts
 
 #: What an account must be able to do; the rest of a trial connection is only a warning.
-_ACCOUNT_NEEDS = ("login", "folder")
+_ACCOUNT_NEEDS = ("login", "folder", "sending")
 
 
 def _ready() -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 from guards import secrets
 from guards.exceptions import CountersignError
 from guards.fronts.console import Act, ConsoleAdmin, operator
+from guards.fronts.forms import forget_raw_secrets
 from mail.models import Account
 from mail.services import accounts as account_services
 
@@ -91,7 +92,7 @@ class AccountForm(ModelForm[Account]):
         """A password or a reference; the rest is the service's word."""
         cleaned = super().clean() or {}
         if not cleaned.get("secret_ref") and not cleaned.get("password"):
-            self.add_error("secret_ref", "Say where the password is found, or type it below.")
+            self.add_error("secret_ref", "Type the password above, or say here where it is found.")
         return cleaned
 
     def _get_validation_exclusions(self) -> set[str]:  # Django's own hook, unknown to its stubs
@@ -112,6 +113,7 @@ class AccountForm(ModelForm[Account]):
         except CountersignError as problem:
             named = problem.field if problem.field in self.fields else None
             detail = problem.detail.removeprefix(f"{named}: ").rstrip(".")
+            forget_raw_secrets(self, _REFERENCES.values())
             self.add_error(named, f"{detail[:1].upper()}{detail[1:]}.")
 
     def _kept_as(self, field: str) -> str:
@@ -241,11 +243,11 @@ class AccountAdmin(ConsoleAdmin):
         return {"test": self.test, "disable": self.disable, "enable": self.enable}
 
     def test(self, request: HttpRequest, object_id: str) -> str | None:
-        """Log in and open the folder; nothing is fetched and nothing stored."""
+        """Log in, open the folder, log in where it sends; nothing is fetched, stored or sent."""
         checks = account_services.test_connection(account_id=int(object_id))
         for check in checks:
             if not check.ok:
-                needed = check.check.startswith(("login", "folder"))
+                needed = check.check.startswith(("login", "folder", "sending"))
                 say = messages.error if needed else messages.warning
                 say(request, f"{check.check}: {check.detail or 'failed'}")
         good = [f"{check.check} {check.detail}".strip() for check in checks if check.ok]

@@ -198,6 +198,10 @@ class Submission(Protocol):
         """Offer the exact bytes once. Never raises for what the network or the server does."""
         ...
 
+    def refusal(self, endpoint: Endpoint, *, envelope_from: str) -> SubmissionResult | None:
+        """Connect, secure, log in and leave: why nothing could be sent, None where it could."""
+        ...
+
 
 class Transport(Protocol):
     """How an account's protocol is spoken: registered by name in `mail.registry`."""

@@ -295,6 +295,16 @@ class MemorySubmission:
                 final_dot_sent=True,
             )
 
+    def refusal(self, endpoint: Endpoint, *, envelope_from: str) -> SubmissionResult | None:
+        """The server's own users have to know their password; anybody else is let in."""
+        with self._server.lock:
+            if self._server.down:
+                return SubmissionResult(SendOutcome.FAILED, SendReason.NOT_CONNECTED)
+            known = self._server.passwords.get(endpoint.username, endpoint.password)
+            if known != endpoint.password:
+                return SubmissionResult(SendOutcome.FAILED, SendReason.LOGIN_REFUSED, 535)
+        return None
+
 
 def _headers(message: FetchedMessage) -> FetchedMessage:
     end = _HEADER_END.search(message.raw)

@@ -63,6 +63,22 @@ class SmtpSubmission:
             if session is not None:
                 session.close()
 
+    def refusal(self, endpoint: Endpoint, *, envelope_from: str) -> SubmissionResult | None:
+        """A session without a message: it ends after the login."""
+        session: _Session | None = None
+        try:
+            _check(envelope_from, (envelope_from,), b"")
+            session = _Session(endpoint, envelope_from)
+            session.authenticate()
+        except _Ended as ended:
+            return ended.result
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            return _before_data(error)
+        finally:
+            if session is not None:
+                session.close()
+        return None
+
 
 class _Session:
     """One connection. Until `begin_data` has returned, every failure is certain."""

@@ -187,16 +187,33 @@ def next_poll(account: Account) -> object:
 
 
 def test_connection(*, account_id: int) -> list[Check]:
-    """Log in, open the folders and see what the server can, for `doctor` and the console.
+    """Log in, open the folders, see what the server can and whether the way out takes us, for
+    `doctor` and the console.
 
     Stores nothing, sends nothing. Ends at the first thing without which the rest means nothing.
     """
     account = _get(account_id)
     try:
         with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
-            return [Check("login", True), *_look_around(account, mailbox)]
+            checks = [Check("login", True), *_look_around(account, mailbox)]
     except CountersignError as error:
         return [Check("login", False, error.detail)]
+    return [*checks, _way_out(account)] if account.smtp_host else checks
+
+
+def _way_out(account: Account) -> Check:
+    """Whether the server that sends for this account lets us in."""
+    sender = account.from_address or account.identity.email
+    try:
+        endpoint = endpoints.outgoing(account)
+        refusal = transport(account.protocol).submission.refusal(endpoint, envelope_from=sender)
+    except CountersignError as error:
+        return Check("sending", False, error.detail)
+    if refusal is None:
+        return Check("sending", True)
+    words = f"{account.smtp_host}:{account.smtp_port}: {refusal.reason.replace('-', ' ')}"
+    said = " ".join(str(part) for part in (refusal.code, refusal.reply) if part)
+    return Check("sending", False, f"{words}: {said}" if said else words)
 
 
 def _look_around(account: Account, mailbox: Mailbox) -> list[Check]:

@@ -107,10 +107,24 @@ def test_a_trial_connection_says_what_is_missing(account, mail_server):
     assert not found["folder Sent"].ok
     assert found["IDLE"].ok
     assert not found["CONDSTORE"].ok
+    assert found["sending"].ok
     mail_server.passwords["agent@agents.test"] = "changed"
     (login,) = accounts.test_connection(account_id=account.pk)
     assert not login.ok
     assert "refused the login" in login.detail
+
+
+def test_a_trial_connection_tries_the_way_out_too(account, mail_server):
+    mail_server.add_user("relay", "relay-secret")
+    accounts.update_account(account_id=account.pk, by=OPERATOR, smtp_username="relay")
+    found = {check.check: check for check in accounts.test_connection(account_id=account.pk)}
+    assert found["login"].ok
+    assert not found["sending"].ok
+    assert found["sending"].detail == "127.0.0.1:1587: login refused: 535"
+    assert not mail_server.sent
+    accounts.update_account(account_id=account.pk, by=OPERATOR, smtp_host="")
+    checks = accounts.test_connection(account_id=account.pk)
+    assert "sending" not in [check.check for check in checks]
 
 
 def test_no_secret_shows_in_an_endpoint(account):

@@ -36,7 +36,7 @@ class _Memory:
     """The memory sibling."""
 
     def __init__(self):
-        self._server = MemoryServer()
+        self._server = MemoryServer(**{USER: PASSWORD})
         self.submission = MemoryTransport(self._server).submission
         self.endpoint = Endpoint("127.0.0.1", 1587, USER, PASSWORD)
 
@@ -143,3 +143,11 @@ def test_a_server_that_takes_the_mail_and_drops_the_line_leaves_it_unknown(smtp_
     assert result.outcome is SendOutcome.UNKNOWN
     assert result.final_dot_sent
     assert smtp_server.data_seen == 1
+
+
+def test_a_trial_without_a_message_says_whether_it_is_let_in(way_out):
+    assert way_out.submission.refusal(way_out.endpoint, envelope_from=SENDER) is None
+    wrong = dataclasses.replace(way_out.endpoint, password="wrong")
+    refusal = way_out.submission.refusal(wrong, envelope_from=SENDER)
+    assert (refusal.reason, refusal.code) == ("login-refused", 535)
+    assert not way_out.taken()
