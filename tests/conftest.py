@@ -12,6 +12,33 @@ from guards import triggers
 #: Passwords of test users are worth no work.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+_DATABASE_FIXTURES = {"db", "transactional_db", "django_db_serialized_rollback", "live_server"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--touching-database`: the second database's run need not repeat what is the same there."""
+    parser.addoption(
+        "--touching-database",
+        action="store_true",
+        help="collect only tests that use the database of this run",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what never touches the database, where that was asked for."""
+    if not config.getoption("--touching-database"):
+        return
+    others = [item for item in items if not _touches_database(item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if _touches_database(item)]
+
+
+def _touches_database(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    return item.get_closest_marker("django_db") is not None or not _DATABASE_FIXTURES.isdisjoint(
+        fixtures
+    )
+
 
 @pytest.fixture(autouse=True)
 def lifted_triggers(request: pytest.FixtureRequest) -> Iterator[None]:

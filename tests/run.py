@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         codes = [_suite("SQLite", environment, ["-m", "not soak", *arguments])]
         if postgres is not None:
             url = postgres.new_database()
-            fewer = ["-m", "not acceptance and not browser and not soak"]
+            fewer = ["--touching-database", "-m", "not acceptance and not browser and not soak"]
             codes.append(
                 _suite("PostgreSQL", {**environment, "DATABASE_URL": url}, [*fewer, *arguments])
             )
