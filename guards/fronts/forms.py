@@ -9,18 +9,33 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.contrib.admin.utils import unquote
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 
+from guards import secrets
 from guards.exceptions import CountersignError, InvalidInput
 from guards.fronts.console import ConsoleAdmin
 
 _REFUSAL = "countersign_refusal"
+
+
+def forget_raw_secrets(form: forms.Form | forms.ModelForm[Any], names: Iterable[str]) -> None:
+    """Send nothing back that was typed where a secret reference belongs and is none."""
+    for name in names:
+        typed = form.data.get(form.add_prefix(name), "")
+        if not (isinstance(typed, str) and typed):
+            continue
+        try:
+            secrets.validate_reference(typed)
+        except InvalidInput:
+            kept = cast(QueryDict, form.data).copy()
+            kept[form.add_prefix(name)] = ""
+            form.data = kept
 
 
 class ServiceForm(forms.ModelForm[Any]):
@@ -34,6 +49,7 @@ class ServiceForm(forms.ModelForm[Any]):
         if self.refusal is not None:
             field = self.refusal.field if self.refusal.field in self.fields else None
             self.add_error(field, self.refusal.detail)
+            forget_raw_secrets(self, [name for name in self.fields if name.endswith("_ref")])
         return cleaned
 
 

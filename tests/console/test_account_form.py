@@ -115,3 +115,26 @@ def test_a_name_that_no_file_can_have_takes_no_typed_password(
     assert answer.status_code == 200
     assert answer.context["adminform"].form.errors
     assert not Account.objects.filter(name="Ada's inbox").exists()
+
+
+@pytest.mark.parametrize("field", ["secret_ref", "smtp_secret_ref"])
+def test_a_secret_typed_where_a_reference_belongs_is_not_sent_back(
+    console: Client, form: dict[str, object], field: str
+):
+    raw = "ghp_abcdefghijklmnopqrst1234"
+    answer = add(console, form | {field: raw})
+    assert (answer.status_code, Account.objects.count()) == (200, 0)
+    assert raw not in answer.content.decode()
+    wrong_elsewhere = add(console, form | {field: "env:KEPT_NAME", "host": ""})
+    assert "env:KEPT_NAME" in wrong_elsewhere.content.decode()
+
+
+def test_a_passphrase_typed_where_its_reference_belongs_is_not_sent_back(
+    console: Client, form: dict[str, object]
+):
+    raw = "ghp_abcdefghijklmnopqrst1234"
+    fields = {"handle": "eve", "name": "Eve", "email": "eve@agents.example", "kind": "agent"}
+    fields |= {"reply_policy": "approve", "recipient_binding": "required", "passphrase_ref": raw}
+    answer = console.post(reverse("admin:guards_identity_add"), fields)
+    assert (answer.status_code, Identity.objects.filter(handle="eve").exists()) == (200, False)
+    assert raw not in answer.content.decode()
