@@ -7,6 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from mail.models import Message
+from pipelines.models import Pipeline
 from tests.console.sample import Sample
 
 
@@ -141,3 +142,13 @@ def test_a_badge_drawn_inside_a_mail_stays_inside_its_frame(console: Client, sam
 def test_an_unknown_id_leads_back_to_the_index(console: Client):
     answer = console.get(reverse("admin:mail_message_change", args=[999_999]))
     assert answer.status_code == 302
+
+
+def test_a_failure_whose_answer_waits_is_not_called_done(console: Client, sample: Sample):
+    Pipeline.objects.filter(pk=sample.completed.pk).update(
+        status="waiting_approval", refused_rule="unknown-command", failing=True, error="nosuch: …"
+    )
+    html = page(console, "pipelines_pipeline_change", sample.completed.pk)
+    assert "No work was planned" in html and "nosuch: …" in html
+    assert "The reply that says so waits for you." in html
+    assert "The work is done" not in html
