@@ -18,6 +18,7 @@ from guards.types import SYSTEM, Subject
 from mail.adapters import SmtpKind
 from mail.exceptions import ReplyRefused
 from mail.gateways.base import SendOutcome, SubmissionResult
+from mail.listing import REDACTED
 from mail.models import Message, Outbound
 from mail.services import accounts, outbound, polling
 from mail.signals import outbound_changed
@@ -413,3 +414,14 @@ def test_a_no_and_a_withdrawal_end_the_reply(held, mail_server):
 
 def test_smtp_never_claims_more_than_its_outcomes():
     assert SmtpKind.outcomes == frozenset(ContactOutcome)
+
+
+@pytest.mark.parametrize(("rights", "covered"), [("--x", True), ("r-x", False)])
+def test_what_is_answered_is_covered_in_the_preview_where_it_may_not_be_read(
+    ask, account, rights, covered
+):
+    make_contact(account.identity, "worker@example.org", rights)
+    message = ask(sender="worker@example.org", subject="secret plan", text="the secret text\n")
+    source = SmtpKind().freeze(outbound.subject_of(draft(message))).preview["source"]
+    assert (REDACTED in (source["subject"], source["text"])) is covered
+    assert ("secret" in f"{source}") is not covered
