@@ -125,7 +125,7 @@ def _layer() -> str:
 def _heartbeat(role: str) -> str:
     beat = guards_selectors.latest_heartbeat(role)
     if beat is None:
-        raise NotReady(f"no {role} has run yet: start it (`manage.py up` starts all)")
+        raise NotReady(f"no {role} is running: start it (`manage.py up` starts all)")
     age = timezone.now() - beat.seen_at
     if age > STALE_AFTER:
         raise NotReady(f"the {role} was last seen {int(age.total_seconds())} s ago: restart it")

@@ -51,7 +51,7 @@ def start_mail(world: World, supervisor: Supervisor, ports: Ports | None = None)
     child = Child(
         "mail server",
         [
-            *("embedded_mail", "--directory", str(world.mail)),
+            *("embedded_mail", "--verbosity", "0", "--directory", str(world.mail)),
             *("--imap-port", str(wanted.imap), "--imaps-port", str(wanted.imaps)),
             *("--smtp-port", str(wanted.smtp), "--smtps-port", str(wanted.smtps)),
         ],

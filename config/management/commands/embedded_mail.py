@@ -54,11 +54,11 @@ class Command(BaseCommand):
             ),
         )
         try:
-            asyncio.run(self._serve(server, directory))
+            asyncio.run(self._serve(server, directory, verbose=options["verbosity"] > 0))
         except OSError as error:
             raise CommandError(f"The embedded mail server cannot listen: {error}") from None
 
-    async def _serve(self, server: Any, directory: Path) -> None:
+    async def _serve(self, server: Any, directory: Path, *, verbose: bool) -> None:
         from config import embedded_mail
 
         stop = asyncio.Event()
@@ -66,6 +66,7 @@ class Command(BaseCommand):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with server as ports:
             embedded_mail.write_ports(directory, ports)
-            self.stdout.write(json.dumps(asdict(ports)))
-            self.stdout.flush()
+            if verbose:
+                self.stdout.write(json.dumps(asdict(ports)))
+                self.stdout.flush()
             await stop.wait()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 
@@ -22,6 +24,8 @@ class Command(BaseCommand):
         from daphne.endpoints import build_endpoint_description_strings
         from daphne.server import Server
 
+        # Collected files may lie there; WhiteNoise warns of a folder that is missing.
+        Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
         from config.asgi import application
 
         Server(
