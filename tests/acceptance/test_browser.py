@@ -46,6 +46,7 @@ def approve_the_held_reply(console: Console) -> None:
     console.find("[role=status]", "by operator:operator")
 
 
+@pytest.mark.invariant(25)
 @pytest.mark.fault("feed-04", "approval-02")
 def test_an_operator_reads_why_and_approves_and_sees_it_leave(demo: tuple[str, str]):
     address, password = demo

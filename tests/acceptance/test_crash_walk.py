@@ -132,6 +132,7 @@ def _is_over(walk: Walk, message_id: str) -> bool:
     return pipelines == 1 and moving == 0
 
 
+@pytest.mark.invariant(1, 2)
 @pytest.mark.fault("imap-01")
 def test_a_watcher_killed_anywhere_stores_each_mail_once(walk: Walk):
     worker = walk.house.worker()
@@ -148,6 +149,7 @@ def test_a_watcher_killed_anywhere_stores_each_mail_once(walk: Walk):
     _check_everything(walk, len(WATCHER_POINTS))
 
 
+@pytest.mark.invariant(16, 19, 24)
 @pytest.mark.fault("send-01", "send-02", "queue-05")
 @pytest.mark.parametrize("points", [PLANNING_POINTS, SENDING_POINTS], ids=["planning", "sending"])
 def test_a_worker_killed_anywhere_makes_no_effect_twice(walk: Walk, points: tuple[str, ...]):

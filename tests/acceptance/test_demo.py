@@ -104,6 +104,7 @@ def test_the_story_comes_out_as_told():
 _REPLY_KEYS = {"message_id", "to", "held", "phase", "smtp_accepted"}
 
 
+@pytest.mark.invariant(19, 20)
 @pytest.mark.fault("send-01", "send-02")
 @pytest.mark.parametrize(
     ("option", "crash"),

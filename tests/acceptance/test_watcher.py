@@ -104,6 +104,7 @@ def test_it_takes_up_accounts_stops_at_once_and_goes_on_after_a_kill(house, dove
     assert house.python(_COUNT) == 2
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.soak
 @pytest.mark.fault("imap-06", "imap-09")
 def test_a_line_that_falls_silent_is_one_alert_and_mail_follows_when_it_heals(house, dovecot):

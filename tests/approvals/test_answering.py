@@ -74,6 +74,7 @@ def test_opening_again_takes_a_new_snapshot_and_voids_the_old_page(kind: Countin
     assert factories.approve(second).phase == Effect.Phase.INTENT
 
 
+@pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 def test_an_edit_after_review_voids_the_approval_and_names_the_field(kind: CountingKind) -> None:
     approval = factories.opened()
@@ -88,6 +89,7 @@ def test_an_edit_after_review_voids_the_approval_and_names_the_field(kind: Count
     assert not Effect.objects.exists()
 
 
+@pytest.mark.invariant(18)
 def test_what_the_person_saw_has_to_be_what_waits(kind: CountingKind) -> None:
     approval = factories.opened()
     with pytest.raises(DigestMismatch):

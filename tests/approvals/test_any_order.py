@@ -204,6 +204,7 @@ class SignOffDesk(RuleBasedStateMachine):
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
 def test_no_order_of_events_makes_a_second_contact() -> None:

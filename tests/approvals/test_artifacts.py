@@ -68,6 +68,7 @@ def test_a_key_that_is_none_is_named(settings: Any, tmp_path: Path, text: str) -
         artifacts.seal(b"x")
 
 
+@pytest.mark.invariant(18)
 def test_another_key_or_swapped_bytes_do_not_open(settings: Any, tmp_path: Path) -> None:
     one, two = artifacts.seal(b"one"), artifacts.seal(b"two")
     Artifact.objects.filter(pk=one.pk).update(ciphertext=two.ciphertext)
@@ -80,6 +81,7 @@ def test_another_key_or_swapped_bytes_do_not_open(settings: Any, tmp_path: Path)
         artifacts.unseal(two)
 
 
+@pytest.mark.invariant(18)
 def test_the_digest_of_an_artifact_is_frozen() -> None:
     sealed = artifacts.seal(b"private words")
     with pytest.raises(IntegrityError), transaction.atomic():

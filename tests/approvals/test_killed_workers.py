@@ -59,6 +59,7 @@ POINTS: dict[str, tuple[Callable[[CountingKind], None], str, int]] = {
 }
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("send-01", "send-02", "queue-01", "queue-02")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_worker_leaves_an_honest_phase_and_no_second_contact(
@@ -129,6 +130,7 @@ def test_a_living_worker_is_left_alone(kind: CountingKind) -> None:
     assert effect.phase == Effect.Phase.ACCEPTED
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("queue-05", "queue-06", "send-04")
 def test_many_workers_make_one_contact_per_intent(kind: CountingKind) -> None:
     intents = [factories.intent() for _ in range(6)]
@@ -148,6 +150,7 @@ def test_many_workers_make_one_contact_per_intent(kind: CountingKind) -> None:
     assert verification.verify().ok
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("queue-06")
 def test_many_clicks_consume_one_approval(kind: CountingKind) -> None:
     pages = [factories.opened() for _ in range(4)]

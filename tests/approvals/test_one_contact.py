@@ -35,6 +35,7 @@ def lose_the_worker(effect: Effect) -> None:
     Effect.objects.filter(pk=effect.pk).update(deadline=timezone.now() - timedelta(hours=1))
 
 
+@pytest.mark.invariant(18)
 def test_the_contact_gets_exactly_the_approved_bytes(kind: CountingKind) -> None:
     effect = factories.intent()
     kind.body = b"something else by now"
@@ -46,6 +47,7 @@ def test_the_contact_gets_exactly_the_approved_bytes(kind: CountingKind) -> None
     assert list(kinds) == ["effect.intent", "effect.marked", "effect.accepted"]
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.parametrize(
     ("result", "phase"),
     [
@@ -67,6 +69,7 @@ def test_every_answer_has_its_phase_and_is_final(
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("send-04", "queue-03", "queue-05")
 def test_a_repeated_task_makes_no_further_contact(kind: CountingKind) -> None:
     kind.result = RuntimeError("after the delivery")
@@ -83,6 +86,7 @@ def test_an_outcome_that_its_kind_cannot_have_is_unknown(kind: CountingKind) -> 
     assert effects.dispatch(effect_id=factories.intent().pk).reason == "impossible-outcome"
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.parametrize(
     ("seen", "phase", "observations"),
     [
@@ -101,6 +105,7 @@ def test_reading_back_verifies_or_only_observes(
     assert effect.observations.count() == observations
 
 
+@pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 def test_drift_between_yes_and_mark_cancels_and_names_the_field(kind: CountingKind) -> None:
     effect = factories.intent()
@@ -112,6 +117,7 @@ def test_drift_between_yes_and_mark_cancels_and_names_the_field(kind: CountingKi
     assert kind.contacts() == []
 
 
+@pytest.mark.invariant(18)
 def test_bytes_that_do_not_open_fail_before_any_contact(kind: CountingKind) -> None:
     effect = factories.intent()
     forged = artifacts.encrypt(b"pay the other account")
@@ -121,6 +127,7 @@ def test_bytes_that_do_not_open_fail_before_any_contact(kind: CountingKind) -> N
     assert kind.contacts() == []
 
 
+@pytest.mark.invariant(18)
 @pytest.mark.parametrize("column", ["digest", "kind", "subject_id", "account_id", "payload_id"])
 def test_an_intent_is_frozen_by_the_database(kind: CountingKind, column: str) -> None:
     effect = factories.intent()
@@ -140,6 +147,7 @@ def test_the_mark_is_written_once_and_never_cleared(kind: CountingKind) -> None:
         Effect.objects.filter(pk=fresh.pk).update(contact_marked_at=timezone.now())
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.parametrize("phase", ["intent", "marked", "failed", "unknown", "cancelled"])
 def test_a_settled_phase_goes_nowhere_whoever_writes(kind: CountingKind, phase: str) -> None:
     effect = effects.dispatch(effect_id=factories.intent().pk)
@@ -169,6 +177,7 @@ def test_observations_are_append_only(kind: CountingKind) -> None:
             act()
 
 
+@pytest.mark.invariant(19, 20)
 @pytest.mark.fault("send-02")
 def test_a_crash_after_the_mark_is_unknown_and_stays_so(kind: CountingKind) -> None:
     kind.before = _crash
@@ -184,6 +193,7 @@ def test_a_crash_after_the_mark_is_unknown_and_stays_so(kind: CountingKind) -> N
     assert effects.reconcile() == 0
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.fault("send-01")
 def test_an_acceptance_that_could_not_be_recorded_is_unknown(kind: CountingKind) -> None:
     kind.after = _crash
@@ -210,6 +220,7 @@ def test_a_crash_between_claim_and_mark_is_cancelled(kind: CountingKind) -> None
     assert kind.contacts() == []
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.fault("send-03")
 def test_an_answer_after_the_deadline_only_adds_an_observation(kind: CountingKind) -> None:
     effect = factories.intent()
@@ -225,6 +236,7 @@ def test_an_answer_after_the_deadline_only_adds_an_observation(kind: CountingKin
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.invariant(19)
 def test_a_duplicate_during_the_contact_neither_contacts_nor_hides_the_outcome(
     kind: CountingKind,
 ) -> None:

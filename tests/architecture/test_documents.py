@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import faults
+from tests import faults, invariants
 from tests.documents import names_page, settings_page
 from tests.documents.paths import DOCS, ROOT
 
@@ -18,10 +18,18 @@ from tests.documents.paths import DOCS, ROOT
         ("settings.md", settings_page.page),
         ("names.md", names_page.page),
         ("field-faults.md", faults.page),
+        ("invariants.md", invariants.page),
     ],
 )
 def test_a_generated_page_is_current(name: str, page):
     assert (DOCS / name).read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_every_invariant_is_held_or_said_to_be_open():
+    held = invariants.held()
+    assert set(held) == set(invariants.SENTENCES) == set(range(1, 26))
+    silent = [number for number, tests in held.items() if not tests]
+    assert [number for number in silent if number not in invariants.OPEN] == []
 
 
 def test_every_setting_has_a_meaning():

@@ -59,11 +59,13 @@ def _calls(text: str) -> Iterator[tuple[str, ast.Call]]:
             yield ast.unparse(node.func), node
 
 
+@pytest.mark.invariant(14)
 def test_only_one_room_starts_processes():
     found = [name for name, text in _modules(*STARTS_PROCESSES) if "subprocess" in _imports(text)]
     assert found == []
 
 
+@pytest.mark.invariant(14)
 def test_nobody_uses_a_shell():
     found = [
         name

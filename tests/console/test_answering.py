@@ -55,6 +55,7 @@ def test_a_yes_to_what_was_shown_makes_the_one_effect(console: Client, approval:
     assert Approval.objects.get(pk=approval.pk).decided_by == "operator:olga"
 
 
+@pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 @pytest.mark.parametrize("digest", ["", "0" * 64])
 def test_a_yes_to_anything_else_makes_none(console: Client, approval: Approval, digest: str):

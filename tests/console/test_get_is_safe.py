@@ -49,6 +49,7 @@ def acts() -> Iterator[str]:
             yield reverse(model_admin._name(word), args=[row.pk if row else "1"])
 
 
+@pytest.mark.invariant(21)
 def test_no_page_changes_anything(console: Client, sample: Sample):
     before = state_of_the_house()
     for url in pages():
@@ -58,6 +59,7 @@ def test_no_page_changes_anything(console: Client, sample: Sample):
     assert state_of_the_house() == before
 
 
+@pytest.mark.invariant(21)
 @pytest.mark.parametrize("method", ["get", "head"])
 def test_every_act_refuses_to_be_looked_at(console: Client, sample: Sample, method: str):
     before = state_of_the_house()
@@ -68,6 +70,7 @@ def test_every_act_refuses_to_be_looked_at(console: Client, sample: Sample, meth
     assert state_of_the_house() == before
 
 
+@pytest.mark.invariant(21)
 def test_the_measure_itself_sees_a_change(console: Client, sample: Sample):
     before = state_of_the_house()
     console.post(reverse("admin:mail_message_reveal", args=[sample.stranger.pk]))

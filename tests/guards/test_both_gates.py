@@ -61,10 +61,12 @@ def verdict_of(level: str) -> TrustVerdict:
     return TrustVerdict(TrustLevel(level), TrustReason.UNSIGNED, TrustEvidence())
 
 
+@pytest.mark.invariant(10)
 def test_the_table_has_every_cell_once() -> None:
     assert len({(rwx, trust) for rwx, trust, *_ in CELLS}) == 4 * 8
 
 
+@pytest.mark.invariant(10)
 @pytest.mark.fault("transport-auth-07")
 @pytest.mark.parametrize(("rwx", "trust", "read", "reply", "execute"), CELLS)
 def test_each_cell_is_decided_by_the_rule_in_the_table(
@@ -92,6 +94,7 @@ def test_each_cell_is_decided_by_the_rule_in_the_table(
     assert starts == (permission.execute and trust in {"trusted", "verified"})
 
 
+@pytest.mark.invariant(10)
 @pytest.mark.django_db
 def test_rights_for_one_identity_say_nothing_about_another() -> None:
     mine, other, contact = IdentityFactory(), IdentityFactory(), ContactFactory()
@@ -102,6 +105,7 @@ def test_rights_for_one_identity_say_nothing_about_another() -> None:
     assert str(book.rwx(None, contact.address)) == "---"
 
 
+@pytest.mark.invariant(10)
 @pytest.mark.django_db
 def test_a_stranger_and_a_contact_without_a_row_have_nothing() -> None:
     identity, contact = IdentityFactory(), ContactFactory()

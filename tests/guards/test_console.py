@@ -265,6 +265,7 @@ ACTS = [
 ]
 
 
+@pytest.mark.invariant(21)
 @pytest.mark.parametrize(("model", "word"), ACTS)
 def test_a_look_at_an_act_changes_nothing(
     admin_client: Client, model: type[Any], word: str

@@ -63,6 +63,7 @@ def test_hindrances_are_named_in_their_order_until_none_is_left() -> None:
     assert (judgement.action, judgement.verdict) == (Action.EXECUTE, Verdict.ALLOW)
 
 
+@pytest.mark.invariant(9)
 def test_a_message_without_one_sender_is_held_unsurfaced_whatever_the_permission() -> None:
     judgement = decisions.decide_message(permission=Rwx(True, True, True), **WORST)
     assert (judgement.action, judgement.verdict) == (Action.SURFACE, Verdict.HOLD)

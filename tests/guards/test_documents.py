@@ -168,6 +168,7 @@ def test_an_expired_owner_is_loud_and_its_documents_say_expired_key(
     assert {record.levelname for record in caplog.records} == {"ERROR"}
 
 
+@pytest.mark.invariant(13)
 @pytest.mark.fault("pgp-verify-35")
 def test_a_key_that_expires_stops_a_worker_that_runs(own, keys: Keys) -> None:
     """The same process, the same file: only time passes (invariant 13)."""

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.django_db
 KEY = "0" * 64
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.fault("W6")
 def test_one_key_is_taken_once_ever() -> None:
     assert replay.claim(key=KEY, subject=Subject("pipelines.pipeline", "1"))

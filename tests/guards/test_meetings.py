@@ -25,6 +25,7 @@ def at_once(*works: Callable[[], None]) -> None:
     assert [exit_of(child) for child in children] == [0] * len(children)
 
 
+@pytest.mark.invariant(2, 12)
 @pytest.mark.fault("W6")
 def test_one_replay_key_starts_one_pipeline_whoever_claims_it(tmp_path: Path) -> None:
     def claim_all(name: str) -> Callable[[], None]:

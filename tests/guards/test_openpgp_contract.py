@@ -95,6 +95,7 @@ def test_a_good_signature_names_the_pinned_primary_and_its_date(world: Real | Me
     assert report.status == ("GOODSIG", "VALIDSIG")
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-20", "W4", "sister-3")
 def test_an_expired_key_is_never_good(world: Real | Memory) -> None:
     assert _outcome(world, world.sign("expired", at=SESSION_START - 9 * DAY), "expired") == (
@@ -102,16 +103,19 @@ def test_an_expired_key_is_never_good(world: Real | Memory) -> None:
     )
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("W4")
 def test_a_revoked_key_is_never_good(world: Real | Memory) -> None:
     assert _outcome(world, world.sign("revoked"), "revoked") == "revoked-key"
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-22")
 def test_sha1_is_a_weak_hash(world: Real | Memory) -> None:
     assert _outcome(world, world.sign("alice", hash="SHA1"), "alice") == "weak-hash"
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-23")
 def test_a_signature_from_the_future_is_refused(world: Real | Memory) -> None:
     ahead = datetime.now(UTC) + 3 * DAY
@@ -126,6 +130,7 @@ def test_an_expired_signature_is_refused(world: Real | Memory) -> None:
     assert _outcome(world, old, "alice") == "expired-signature"
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-25", "pgp-verify-29")
 def test_two_signatures_are_refused_in_either_order(world: Real | Memory) -> None:
     good, other = world.sign("alice"), world.sign("revoked")
@@ -133,6 +138,7 @@ def test_two_signatures_are_refused_in_either_order(world: Real | Memory) -> Non
         assert _outcome(world, both, "alice", "revoked") == "several-signatures"
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-30")
 @pytest.mark.parametrize("junk", [b"", b"x", b"twenty bytes of text", b"\x88", b"\xff" * 20])
 def test_what_is_no_signature_is_no_signature_data(world: Real | Memory, junk: bytes) -> None:
@@ -145,6 +151,7 @@ def test_other_bytes_than_the_signed_ones_are_a_bad_signature(world: Real | Memo
     assert _outcome(world, signature, "alice", signed=PAYLOAD) == "good"
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-01", "pgp-verify-18", "sister-7", "W2")
 def test_a_key_that_nobody_pinned_is_named_and_not_good(world: Real | Memory) -> None:
     report = world.verifier.verify(

@@ -75,6 +75,7 @@ def test_words_that_good_mail_has_and_words_to_come_change_nothing() -> None:
     assert _judge([*extra, *GOOD, *extra]).outcome is SignatureOutcome.GOOD
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.fault("pgp-verify-20")
 @pytest.mark.parametrize("index", [0, 3, 4])
 def test_a_word_that_is_missing_or_unknown_is_never_a_pass(index: int) -> None:
@@ -85,6 +86,7 @@ def test_a_word_that_is_missing_or_unknown_is_never_a_pass(index: int) -> None:
     assert _judge(renamed).outcome is SignatureOutcome.BAD_SIGNATURE
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.parametrize(
     ("line", "outcome"),
     [
@@ -225,6 +227,7 @@ def _stand_in(folder: Path, script: str) -> str:
     return f"{folder}"
 
 
+@pytest.mark.invariant(8, 16)
 @pytest.mark.parametrize(
     "script",
     ["exit 2", "kill -SEGV $$", "exec sleep 60", "sleep 60 & wait", "exit 127"],
@@ -255,6 +258,7 @@ def _assert_group_is_gone(group: int) -> None:
     raise AssertionError(f"process group {group} is still there")
 
 
+@pytest.mark.invariant(8)
 def test_gnupg_that_is_missing_is_unavailable(
     keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +271,7 @@ def test_gnupg_that_is_missing_is_unavailable(
         assert "not installed" in report.detail
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("pgp-verify-19")
 def test_verifying_writes_nothing_anywhere(
     keys: Keys, signature: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -329,6 +334,7 @@ def test_verifying_from_many_threads_at_once_mixes_nothing_up(keys: Keys) -> Non
         assert set(pool.map(outcome, range(12))) == {("good", "bad-signature")}
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("runner-07")
 def test_a_waiting_gpgv_ends_with_the_process_it_waits_for(keys: Keys, signature: bytes) -> None:
     """Also in a forked worker, whose parent has one of its own."""

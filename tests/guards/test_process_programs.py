@@ -85,6 +85,7 @@ def test_a_folder_and_a_file_that_is_not_executable_are_no_programs(place: Path)
             process.resolve_binary(name)
 
 
+@pytest.mark.invariant(14)
 def test_a_part_of_a_program_of_many_is_refused(place: Path) -> None:
     _program(place / "busybox", "anything")
     (place / "ls").symlink_to(place / "busybox")

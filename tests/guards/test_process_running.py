@@ -41,6 +41,7 @@ def test_it_gives_back_exit_code_output_and_the_end_of_the_errors() -> None:
     assert _shell("exit 0").succeeded
 
 
+@pytest.mark.invariant(14)
 @pytest.mark.fault("exec-02", "sister-45")
 def test_arguments_reach_the_program_as_they_are() -> None:
     words = ["--output=x", "$HOME `id`; rm -rf /", "*", "a\nb", "", "ü"]
@@ -76,6 +77,7 @@ def test_a_child_sees_the_declared_variables_and_nothing_of_ours(
     assert f"HOME={tmp_path}" in seen
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("runner-07", "sister-34")
 def test_the_time_limit_kills_the_whole_group(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
@@ -86,6 +88,7 @@ def test_the_time_limit_kills_the_whole_group(tmp_path: Path) -> None:
         _assert_gone(int(pid))
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("runner-07")
 def test_descendants_that_hold_the_output_open_are_killed_and_the_result_is_kept(
     tmp_path: Path,
@@ -96,6 +99,7 @@ def test_descendants_that_hold_the_output_open_are_killed_and_the_result_is_kept
     _assert_gone(int(pids.read_text()))
 
 
+@pytest.mark.invariant(16)
 def test_a_program_that_hangs_after_its_result_times_out_with_the_result() -> None:
     result = _shell("echo result; exec sleep 300", timeout=0.5)
     assert (result.stdout, result.timed_out) == (b"result\n", True)
@@ -212,6 +216,7 @@ def test_a_broken_pipe_ends_a_child_as_it_should() -> None:
     assert not int(ignored.split()[1], 16) & (1 << (signal.SIGPIPE - 1))
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("runner-07", "sister-34")
 def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
@@ -235,6 +240,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     _assert_gone(child)
 
 
+@pytest.mark.invariant(16)
 def test_what_a_killed_parents_child_left_is_ended_by_its_mark(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"sleep 300 & echo $! > {pids}.new; mv {pids}.new {pids}; wait"

@@ -71,6 +71,7 @@ def _words(verdict: TrustVerdict) -> tuple[str, str]:
 BRIDGE = {"proton_headers": PROTON, "loopback_bridge": True}
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.parametrize(
     ("facts", "level", "reason"),
     [
@@ -117,12 +118,14 @@ def test_the_rows_have_an_order(facts: TransportFacts, reason: str) -> None:
     assert _classify(facts).reason.value == reason
 
 
+@pytest.mark.invariant(8)
 def test_a_verifier_that_is_not_there_is_not_a_verdict_on_the_sender() -> None:
     verdict = _classify(_facts(), available=False)
     assert _words(verdict) == ("unverified", "verifier-unavailable")
     assert verdict.evidence.signer == ALICE.fingerprint
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.parametrize("outcome", list(SignatureOutcome))
 def test_only_one_outcome_is_ever_verified(outcome: SignatureOutcome) -> None:
     class Fixed:
@@ -133,6 +136,7 @@ def test_only_one_outcome_is_ever_verified(outcome: SignatureOutcome) -> None:
     assert (verdict.level is TrustLevel.VERIFIED) == (outcome is SignatureOutcome.GOOD)
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("pgp-verify-01", "pgp-verify-02", "pgp-verify-18", "sister-7", "W7")
 def test_a_good_signature_of_another_contacts_key_is_not_this_senders() -> None:
     verdict = _classify(_facts(MALLORY))
@@ -141,6 +145,7 @@ def test_a_good_signature_of_another_contacts_key_is_not_this_senders() -> None:
     assert _words(_classify(_facts(MALLORY, sender="mallory@example.org")))[0] == "verified"
 
 
+@pytest.mark.invariant(7)
 def test_without_pins_nothing_is_verified() -> None:
     for facts in (_facts(), _facts(MALLORY), _facts(STRANGER)):
         assert _words(_classify(facts, pins=())) == ("unverified", "unpinned-key")
@@ -151,6 +156,7 @@ def test_a_key_pinned_to_two_contacts_verifies_both() -> None:
     assert _words(_classify(_facts(), pins=pins)) == ("verified", "pinned-key")
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("pgp-verify-07", "W5")
 @pytest.mark.parametrize("key", [ALICE, STRANGER])
 def test_a_from_inside_the_signed_part_that_differs_is_never_verified(key: KeyFacts) -> None:
@@ -200,6 +206,7 @@ def test_a_signature_that_something_wraps_does_not_count(keys: Keys) -> None:
     assert _words(_classify(facts)) == ("unverified", "signature-not-top-level")
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("pgp-verify-04", "pgp-verify-06", "pgp-verify-19")
 def test_only_the_pin_of_the_from_address_counts(keys: Keys) -> None:
     """Real keys: the list's key, a Sender's key and a key with the right UID verify nobody."""
@@ -263,6 +270,7 @@ def test_a_protected_to_binds_and_an_unknown_identity_has_no_handle() -> None:
     assert not trust.is_bound(signed_text="@None go", signed_to=(), email=email, handle=None)
 
 
+@pytest.mark.invariant(12)
 def test_age_is_counted_from_the_signature_and_a_restore_stamps_a_floor() -> None:
     day = timedelta(hours=24)
     assert not trust.is_too_old(when=NOW - day, now=NOW, max_age=day)
@@ -278,6 +286,7 @@ def _replay_key(facts: TransportFacts, **options: Any) -> str:
     return trust.replay_key(facts=facts, **values)
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.fault("W6")
 def test_the_same_signed_bytes_have_one_key_whatever_is_around_them() -> None:
     facts = _facts()

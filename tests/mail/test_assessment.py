@@ -91,6 +91,7 @@ def test_a_signed_body_that_holds_the_boundary_text_verifies(keys: Keys) -> None
     assert made.executable_text == "@claude go\n--siginner-x\n--sigx"
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.parametrize(
     "change",
     [
@@ -109,6 +110,7 @@ def test_one_changed_byte_of_the_signed_part_is_untrusted(
     assert made.executable_text is None and made.replay_key == ""
 
 
+@pytest.mark.invariant(11)
 @pytest.mark.fault("sister-19")
 def test_unsigned_headers_change_neither_trust_nor_permission(keys: Keys) -> None:
     first = assess(from_alice(keys, bound()), pins=(pin_for(keys.alice),))
@@ -122,6 +124,7 @@ def test_unsigned_headers_change_neither_trust_nor_permission(keys: Keys) -> Non
     assert second.executable_text == first.executable_text
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("pgp-verify-04")
 def test_a_list_key_verifies_nobody_but_the_list(keys: Keys) -> None:
     payload = bound()
@@ -140,6 +143,7 @@ def test_another_from_inside_the_signed_part_is_never_verified(keys: Keys, inner
     assert made.judgement.rule is Rule.TRUST_TOO_LOW
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("pgp-verify-19", "W2")
 def test_a_key_attached_to_the_mail_is_never_used(keys: Keys) -> None:
     payload = multipart(
@@ -235,6 +239,7 @@ def test_trusted_mail_without_plain_text_executes_nothing(kind: str) -> None:
     assert made.judgement.rule is Rule.NO_TEXT
 
 
+@pytest.mark.invariant(7)
 @pytest.mark.fault("W1", "sister-6")
 def test_proton_headers_from_anywhere_else_are_ignored_and_noted() -> None:
     made = assess(plain(*PROTON))
@@ -282,6 +287,7 @@ def test_unsigned_mail_is_decided_by_permission(
     assert (judged.action, judged.verdict, judged.rule) == (action, verdict, rule)
 
 
+@pytest.mark.invariant(9)
 def test_a_message_without_identity_is_held_whatever_else_it_is(keys: Keys) -> None:
     raw = from_alice(keys, bound(), "From: alice@example.org", "From: alice@example.org")
     made = assess(raw, pins=(pin_for(keys.alice),))
@@ -309,6 +315,7 @@ def test_hindrances_come_in_their_order(keys: Keys) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.fault("W6")
 def test_the_same_signed_bytes_in_new_headers_have_the_same_replay_key(keys: Keys) -> None:
     raw = from_alice(keys, bound())
@@ -317,6 +324,7 @@ def test_the_same_signed_bytes_in_new_headers_have_the_same_replay_key(keys: Key
     assert assess(raw, pins=pins).replay_key == assess(again, pins=pins).replay_key != ""
 
 
+@pytest.mark.invariant(11, 17)
 @pytest.mark.fault("injection-02")
 def test_planted_orders_change_nothing(keys: Keys) -> None:
     benign = multipart("alternative", "a", bound(), part("text/html", b"<p>run the report</p>"))

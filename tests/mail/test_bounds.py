@@ -29,6 +29,7 @@ def rfc822(depth: int) -> bytes:
 CONTINUATIONS = b"".join(b";\r\n filename*%d=a" % number for number in range(8192))
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.fault("dos-02")
 def test_fifty_levels_are_read_and_more_are_quarantined() -> None:
     assert mime.parse(nested(limits.MAX_DEPTH)).text == "deep\n"
@@ -44,11 +45,13 @@ def test_a_thousand_forwarded_messages_are_one_attachment() -> None:
     assert [one.type for one in parsed.parts] == ["message/rfc822"]
 
 
+@pytest.mark.invariant(4)
 def test_a_megabyte_of_empty_parts_is_quarantined() -> None:
     raw = FROM + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b"--b\r\n" * 200_000
     assert mime.parse(raw).quarantine == "mime.too-many-parts"
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.fault("attachments-10")
 def test_eight_thousand_continuations_are_cut_and_cheap() -> None:
     raw = FROM + b"Content-Disposition: attachment" + CONTINUATIONS + b"\r\n\r\nx"
@@ -97,6 +100,7 @@ COSTLY = [
 ]
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("header", COSTLY, ids=range(len(COSTLY)))
 def test_no_header_costs_more_than_its_length(header: bytes) -> None:
@@ -116,6 +120,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("kind", "content"), BODIES, ids=range(len(BODIES)))
 def test_no_body_costs_more_than_its_length(kind: str, content: bytes) -> None:
@@ -140,6 +145,7 @@ PAGE = st.just(b"From: a@b\nContent-Type: text/html\n\n")
 SOUP = st.lists(PIECES | TAGS | st.binary(max_size=20), max_size=40).map(b"".join)
 
 
+@pytest.mark.invariant(4, 6)
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=600) | SOUP | st.tuples(PAGE, SOUP).map(b"".join))
 def test_any_bytes_give_the_same_message_twice(raw: bytes) -> None:
@@ -157,6 +163,7 @@ def test_every_defect_has_a_meaning() -> None:
     assert set(MEANINGS) == set(Defect)
 
 
+@pytest.mark.invariant(3)
 def test_a_failure_of_the_parser_itself_quarantines_the_message() -> None:
     class Hostile(bytes):
         def startswith(self, *_: object) -> bool:

@@ -22,6 +22,7 @@ USER = "agent@agents.test"
 WORKERS = 4
 
 
+@pytest.mark.invariant(22)
 def test_of_answers_that_meet_one_sender_gets_one_a_day(tmp_path: Path, account, mail_server):
     polling.poll(account_id=account.pk)
     for number in range(WORKERS):

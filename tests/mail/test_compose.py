@@ -73,6 +73,7 @@ def test_the_envelope_is_what_was_asked_for() -> None:
     )
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-01")
 def test_our_automatic_reply_is_known_as_such_by_our_own_guard() -> None:
     assert mime.parse(reply().raw).loop == "auto-submitted"
@@ -133,6 +134,7 @@ FIELDS: dict[str, Callable[[str], dict[str, object]]] = {
 }
 
 
+@pytest.mark.invariant(23)
 @pytest.mark.fault("sister-24", "send-15")
 @pytest.mark.parametrize("bad", INJECTIONS)
 @pytest.mark.parametrize("field", FIELDS)
@@ -151,6 +153,7 @@ def test_ids_of_the_original_that_are_none_are_left_out(bad: str) -> None:
     assert b"In-Reply-To" not in made.raw
 
 
+@pytest.mark.invariant(23)
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60), st.text(max_size=40))
 def test_whatever_is_accepted_gives_exactly_these_headers(subject: str, name: str) -> None:

@@ -74,6 +74,7 @@ def test_a_copy_that_the_server_filed_makes_it_verified(sent, mail_server):
 SENT = make_mail(message_id="x@y")
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.parametrize(
     ("copy", "same"),
     [

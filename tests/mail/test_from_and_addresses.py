@@ -32,6 +32,7 @@ ONE = [
 ]
 
 
+@pytest.mark.invariant(9)
 @pytest.mark.fault("sister-14")
 @pytest.mark.parametrize(("value", "address", "name"), ONE)
 def test_one_plain_address_is_the_identity(value: str, address: str, name: str) -> None:
@@ -78,6 +79,7 @@ NONE = [
 ]
 
 
+@pytest.mark.invariant(9)
 @pytest.mark.fault("headers-09", "headers-11", "headers-06")
 @pytest.mark.parametrize(("value", "defect"), NONE)
 def test_anything_else_in_from_is_no_identity(value: str, defect: str) -> None:
@@ -94,6 +96,7 @@ def test_a_from_with_space_before_its_colon_names_nobody() -> None:
     assert "header.multiple-from" in both.defects
 
 
+@pytest.mark.invariant(9)
 @pytest.mark.fault("headers-02", "headers-03")
 @pytest.mark.parametrize("second", ["From: bob@example.org", "FROM : alice@example.org", "from:"])
 def test_two_from_headers_are_no_identity(second: str) -> None:
@@ -107,6 +110,7 @@ def test_a_second_from_behind_a_line_that_is_no_header_still_counts() -> None:
     assert parsed.sender is None
 
 
+@pytest.mark.invariant(9)
 def test_no_from_header_is_no_identity_whatever_else_names_somebody() -> None:
     raw = b"Sender: a@x\r\nReply-To: a@x\r\nReturn-Path: <a@x>\r\nResent-From: a@x\r\n\r\nhi"
     parsed = mime.parse(raw)
@@ -114,6 +118,7 @@ def test_no_from_header_is_no_identity_whatever_else_names_somebody() -> None:
     assert "header.missing-from" in parsed.defects
 
 
+@pytest.mark.invariant(9, 11)
 @pytest.mark.fault("headers-04")
 @pytest.mark.parametrize(
     "name",

@@ -10,6 +10,7 @@ from mail import mime
 from tests.mail.builders import plain
 
 
+@pytest.mark.invariant(23)
 @pytest.mark.fault("headers-05", "send-15")
 @pytest.mark.parametrize(
     ("line", "subject"),

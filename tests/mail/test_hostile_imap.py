@@ -30,6 +30,7 @@ def mailbox(server):
         yield opened
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-12")
 def test_a_connection_that_ends_inside_a_literal_keeps_the_whole_messages(server, mailbox):
     half = literal(2, 2, RAWS[1])[:-200]
@@ -141,6 +142,7 @@ def test_news_in_one_packet_with_the_start_of_idle_ends_it(server, mailbox):
     patience.cancel()
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-09")
 def test_a_server_that_never_greets_ends_in_an_error_within_the_timeout(monkeypatch):
     monkeypatch.setattr(imap, "TIMEOUT", 0.3)
@@ -151,6 +153,7 @@ def test_a_server_that_never_greets_ends_in_an_error_within_the_timeout(monkeypa
     assert base.TIMEOUT <= 30
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-07")
 def test_bye_during_idle_is_a_lost_connection(server, mailbox):
     server.on(rb"IDLE", b"+ idling\r\n* BYE closing\r\n")
@@ -159,6 +162,7 @@ def test_bye_during_idle_is_a_lost_connection(server, mailbox):
         mailbox.idle(seconds=5)
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-06")
 def test_a_line_that_is_silent_in_idle_is_noticed_when_idle_is_ended(server, mailbox):
     server.on(rb"DONE", lambda tag, command: None)

@@ -114,6 +114,7 @@ def test_deep_html_keeps_its_text(count: int) -> None:
     assert parse("<div>" * count + "deep" + "</div>" * count).text == "deep"
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "source",

@@ -110,6 +110,7 @@ def test_each_sender_gets_one_decision_and_a_stranger_keeps_his_address(
     assert Decision.objects.filter(subject_type="mail.message").count() == 4
 
 
+@pytest.mark.invariant(2, 12)
 def test_a_signed_text_in_two_wrappings_of_one_batch_starts_once(
     settled, mail_server, keys, alice, admitted
 ):
@@ -120,6 +121,7 @@ def test_a_signed_text_in_two_wrappings_of_one_batch_starts_once(
     assert admitted == [found[0].pk]
 
 
+@pytest.mark.invariant(2, 12)
 def test_a_copy_that_comes_later_or_to_another_mailbox_starts_nothing(
     settled, mail_server, keys, alice, admitted
 ):
@@ -137,6 +139,7 @@ def test_a_copy_that_comes_later_or_to_another_mailbox_starts_nothing(
     assert admitted == [original.pk]
 
 
+@pytest.mark.invariant(12)
 def test_what_the_ledger_knows_starts_nothing(settled, mail_server, keys, alice, admitted):
     first = make_signed(keys.alice, "run\n")
     (original,) = take(settled, mail_server, first)
@@ -146,12 +149,14 @@ def test_what_the_ledger_knows_starts_nothing(settled, mail_server, keys, alice,
     assert Message.objects.latest("pk").rule == "replayed"
 
 
+@pytest.mark.invariant(2)
 def test_a_message_is_taken_for_execution_once(settled, mail_server, keys, alice):
     (message,) = take(settled, mail_server, make_signed(keys.alice, "run\n"))
     assert messages.take_for_execution(message_id=message.pk)
     assert not messages.take_for_execution(message_id=message.pk)
 
 
+@pytest.mark.invariant(3)
 @pytest.mark.fault("dos-02")
 def test_poison_between_two_good_mails_is_quarantined_with_its_raw_bytes(settled, mail_server):
     nested = b"".join(
@@ -167,6 +172,7 @@ def test_poison_between_two_good_mails_is_quarantined_with_its_raw_bytes(settled
     assert Event.objects.filter(kind="mail.quarantined").count() == 1
 
 
+@pytest.mark.invariant(3)
 @pytest.mark.parametrize(
     "raw",
     [
@@ -219,6 +225,7 @@ def test_an_original_that_comes_after_its_answers_joins_them(settled, mail_serve
     assert len({m.thread_id for m in found}) == 1
 
 
+@pytest.mark.invariant(1)
 def test_half_written_bytes_under_a_digest_are_written_again(settled, mail_server):
     from pathlib import Path
 
@@ -234,6 +241,7 @@ def test_half_written_bytes_under_a_digest_are_written_again(settled, mail_serve
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.invariant(6)
 def test_bytes_that_were_changed_in_the_store_are_an_error_and_never_returned(settled, mail_server):
     from pathlib import Path
 

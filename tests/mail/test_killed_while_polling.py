@@ -108,6 +108,7 @@ def shared_database(transactional_db, tmp_path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.invariant(1, 2)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("recreated", [False, True], ids=["same folder", "folder made anew"])
 def test_every_mail_is_stored_once(

@@ -39,6 +39,7 @@ REASONS = [
 ]
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-01", "loops-06", "loops-08")
 @pytest.mark.parametrize(("header", "reason"), REASONS)
 def test_the_mark_of_a_program_is_the_reason(header: str, reason: str | None) -> None:
@@ -46,6 +47,7 @@ def test_the_mark_of_a_program_is_the_reason(header: str, reason: str | None) ->
     assert parsed.loop == reason
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-07")
 def test_a_delivery_report_is_a_bounce() -> None:
     raw = multipart(

@@ -88,6 +88,7 @@ def test_our_own_addresses_are_no_recipients(ask, mail_server):
     assert mail_server.sent[0].recipients == ("alice@example.org",)
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.parametrize("sender", [USER, "AGENT@agents.test"])
 def test_our_own_mail_is_never_answered(ask, sender):
     with pytest.raises(ReplyRefused) as refused:
@@ -101,6 +102,7 @@ def test_mail_without_one_sender_is_never_answered(ask):
     assert refused.value.rule == "no-identity"
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.parametrize(
     ("header", "rule"),
     [
@@ -115,6 +117,7 @@ def test_automatic_mail_is_never_answered_automatically(ask, header, rule):
     assert refused.value.rule == rule
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-01", "loops-02")
 def test_our_own_message_id_under_another_from_is_never_answered(ask, mail_server):
     sent = reply(ask())
@@ -122,6 +125,7 @@ def test_our_own_message_id_under_another_from_is_never_answered(ask, mail_serve
         draft(ask(sender="alias@elsewhere.test", message_id=sent.message_id))
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-03")
 def test_one_sender_gets_one_automatic_reply_a_day_unless_something_ran(ask):
     assert reply(ask(), executes=False).status == "accepted"
@@ -133,6 +137,7 @@ def test_one_sender_gets_one_automatic_reply_a_day_unless_something_ran(ask):
     assert reply(ask(), executes=False).status == "accepted"
 
 
+@pytest.mark.invariant(22)
 @pytest.mark.fault("loops-04")
 def test_senders_that_change_within_a_domain_are_capped_together(ask, settings):
     settings.AUTO_REPLIES_PER_DOMAIN_PER_DAY = 2
@@ -144,6 +149,7 @@ def test_senders_that_change_within_a_domain_are_capped_together(ask, settings):
     assert reply(ask(sender="a9@human.test"), executes=False).status == "accepted"
 
 
+@pytest.mark.invariant(22)
 def test_above_the_hourly_cap_a_reply_waits_and_leaves_later(ask, settings, mail_server):
     settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 2
     done = [reply(ask()) for _ in range(4)]
@@ -188,6 +194,7 @@ def test_an_origin_has_one_reply_ever_and_a_draft_takes_a_new_text(ask, mail_ser
     assert len(mail_server.sent) == 1
 
 
+@pytest.mark.invariant(20)
 @pytest.mark.fault("send-01", "send-02", "send-04")
 def test_unknown_stays_unknown_and_is_never_sent_again(ask, mail_server):
     mail_server.next_result, mail_server.taken_with_next_result = UNKNOWN, True
@@ -296,6 +303,7 @@ def held(ask, account, mail_server):
     return waiting
 
 
+@pytest.mark.invariant(18)
 def test_a_held_reply_shows_everything_and_leaves_once_approved(held, mail_server):
     approval = holds.open_for_review(hold_id=held.hold_id, by=OPERATOR)
     effect = approvals.approve(
@@ -338,6 +346,7 @@ def test_the_preview_names_every_field_that_a_person_must_see(held):
     assert f"References: <{answered}>".encode() in frozen.payload
 
 
+@pytest.mark.invariant(18)
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -381,6 +390,7 @@ def test_whatever_changes_after_it_was_shown_prevents_the_contact(held, mail_ser
     assert mail_server.submissions == 0
 
 
+@pytest.mark.invariant(18)
 def test_an_account_that_changes_between_the_yes_and_the_contact_prevents_it(held, mail_server):
     approval = holds.open_for_review(hold_id=held.hold_id, by=OPERATOR)
     effect = approvals.approve(
@@ -393,6 +403,7 @@ def test_an_account_that_changes_between_the_yes_and_the_contact_prevents_it(hel
     assert mail_server.submissions == 0
 
 
+@pytest.mark.invariant(18)
 def test_the_contact_itself_looks_at_the_account_once_more(held, mail_server):
     frozen = SmtpKind().freeze(outbound.subject_of(held))
     accounts.update_account(account_id=held.account_id, by=OPERATOR, smtp_host="evil.test")

@@ -39,6 +39,7 @@ def kinds(kind: str) -> int:
     return Event.objects.filter(kind=kind).count()
 
 
+@pytest.mark.invariant(1)
 @pytest.mark.fault("W13", "sister-13")
 def test_every_mail_is_stored_once_however_many_there_are(settled, mail_server):
     raws = [make_mail(subject=f"Number {n}") for n in range(25)]
@@ -160,6 +161,7 @@ def test_mail_that_arrives_during_the_first_pass_is_news(account, mail_server, s
     assert (kinds("mail.first-pass"), kinds("mail.received")) == (1, 1)
 
 
+@pytest.mark.invariant(2)
 @pytest.mark.fault("imap-02")
 def test_another_uidvalidity_attaches_places_anew_and_doubles_nothing(settled, mail_server):
     make_contact(settled.identity, "alice@example.org", "r--")
@@ -177,6 +179,7 @@ def test_another_uidvalidity_attaches_places_anew_and_doubles_nothing(settled, m
     assert kinds("mail.received") == 4
 
 
+@pytest.mark.invariant(1, 5)
 @pytest.mark.fault("imap-12")
 def test_a_connection_that_breaks_keeps_what_came_and_goes_on_next_time(settled, mail_server):
     uids = [mail_server.deliver(USER, make_mail(subject=str(n))) for n in range(4)]
@@ -190,6 +193,7 @@ def test_a_connection_that_breaks_keeps_what_came_and_goes_on_next_time(settled,
     assert sorted(Message.objects.values_list("subject", flat=True)) == ["0", "1", "2", "3"]
 
 
+@pytest.mark.invariant(1)
 @pytest.mark.fault("imap-16")
 def test_mail_that_did_not_come_is_asked_for_again_and_holds_up_nothing(settled, mail_server):
     uids = [mail_server.deliver(USER, make_mail(subject=str(n))) for n in range(3)]
@@ -244,6 +248,7 @@ def test_a_large_mail_is_stored_by_its_header_and_starts_nothing(settled, mail_s
     assert message.execution == "none"
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-09", "sister-39")
 def test_a_failing_account_is_announced_once_and_recovers_once(settled, mail_server):
     before = Account.objects.get().last_success_at
@@ -264,6 +269,7 @@ def test_a_failing_account_is_announced_once_and_recovers_once(settled, mail_ser
     assert kinds("account.recovered") == 1
 
 
+@pytest.mark.invariant(1, 24)
 def test_a_full_disk_is_a_failure_of_the_account_and_leaves_no_remains(settled, mail_server):
     raw = make_mail(text="more than fits\n" * 5_000)
     digest = hashlib.sha256(raw).hexdigest()
@@ -301,6 +307,7 @@ def test_a_lease_of_a_dead_process_is_free_at_once(settled):
     assert leases.acquire(account_id=settled.pk).fence == lease.fence + 1
 
 
+@pytest.mark.invariant(2)
 def test_who_lost_the_lease_stores_nothing(settled):
     lease = leases.acquire(account_id=settled.pk)
     AccountLease.objects.update(fence=lease.fence + 1)
@@ -317,6 +324,7 @@ def test_who_lost_the_lease_stores_nothing(settled):
     assert FolderCursor.objects.get().last_uid == cursor.last_uid
 
 
+@pytest.mark.invariant(1)
 def test_a_cursor_that_another_pass_moved_is_never_set_back(settled):
     lease = leases.acquire(account_id=settled.pk)
     FolderCursor.objects.update(last_uid=9)
@@ -347,6 +355,7 @@ def test_the_same_mail_in_two_mailboxes_is_one_record_each(settled, mail_server)
     assert [m.number for m in Message.objects.all()] == [1, 1]
 
 
+@pytest.mark.invariant(2)
 def test_two_copies_in_one_folder_are_one_message_in_two_places(settled, mail_server):
     raw = make_mail()
     mail_server.deliver(USER, raw)
@@ -364,6 +373,7 @@ def test_a_pass_depends_on_no_directory_and_no_home(settled, mail_server, monkey
     assert polling.poll(account_id=settled.pk).stored == 1
 
 
+@pytest.mark.invariant(1, 24)
 def test_an_error_inside_the_commit_leaves_neither_rows_nor_a_moved_cursor(settled, mail_server):
     from mail.signals import messages_stored
 

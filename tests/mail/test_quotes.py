@@ -51,6 +51,7 @@ def test_split_reply_gives_both_halves() -> None:
     assert quotes.split_reply(text) == ("yes\nno", "> was it?\nOn Monday, Bob wrote:\n> old")
 
 
+@pytest.mark.invariant(4)
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "line", ["On " + "a " * 70, "Am " + "x schrieb " * 15, "From: " + "x " * 70, "On wrote " * 15]

@@ -40,6 +40,7 @@ def test_250_after_the_final_dot_is_accepted_and_the_bytes_are_exact(server):
     assert unstuffed == PAYLOAD
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.parametrize(
     ("step", "answer", "reason"),
     [
@@ -74,6 +75,7 @@ def test_a_refusal_after_the_dot_is_failed(server, reply):
     assert result.final_dot_sent
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("send-02")
 @pytest.mark.parametrize(
     ("reply", "reason"),
@@ -129,6 +131,7 @@ def test_a_connection_that_breaks_inside_the_data_is_unknown_and_the_dot_never_l
     assert server.dots == 0
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("send-03")
 def test_a_slow_success_is_waited_for_and_never_repeated(server, monkeypatch):
     monkeypatch.setattr(smtp, "FINAL_SECONDS", 1.0)
@@ -153,6 +156,7 @@ def test_without_starttls_nothing_is_said_to_a_server_that_is_not_allowed_plain_
     assert not any(command.upper().startswith((b"AUTH", b"MAIL")) for command in server.commands)
 
 
+@pytest.mark.invariant(23)
 @pytest.mark.parametrize("bare", [b"a\nb\r\n", b"a\rb\r\n", b"x\r\n.\n", b"\r\r\n"])
 def test_a_payload_with_a_bare_cr_or_lf_is_refused_before_any_contact(server, bare):
     result = send(server, payload=b"Subject: x\r\n\r\n" + bare)
@@ -160,6 +164,7 @@ def test_a_payload_with_a_bare_cr_or_lf_is_refused_before_any_contact(server, ba
     assert server.sessions == 0
 
 
+@pytest.mark.invariant(23)
 @pytest.mark.parametrize("address", ["a@b\r\nRCPT TO:<c@d>", "a b@c", "<a@b>", "nobody", ""])
 def test_an_address_that_would_be_another_command_is_refused_before_any_contact(server, address):
     result = send(server, recipients=(address,))

@@ -135,6 +135,7 @@ def test_a_server_that_answers_late_gets_one_message_in_one_session(smtp_server)
     assert smtp_server.data_seen == 1
 
 
+@pytest.mark.invariant(19)
 @pytest.mark.fault("send-02")
 def test_a_server_that_takes_the_mail_and_drops_the_line_leaves_it_unknown(smtp_server):
     smtp_server.faults.drop_after_data = True

@@ -29,6 +29,7 @@ def signed(account, mail_server, keys):
     return contact, message
 
 
+@pytest.mark.invariant(6)
 def test_a_pin_makes_earlier_mail_verified_and_starts_nothing(
     signed, keys, django_capture_on_commit_callbacks
 ):
@@ -45,6 +46,7 @@ def test_a_pin_makes_earlier_mail_verified_and_starts_nothing(
     assert trust.recompute_for_key(contact_id=contact.pk, fingerprint=pin.fingerprint) == 0
 
 
+@pytest.mark.invariant(6)
 def test_a_removed_pin_takes_the_level_back(signed, keys):
     contact, message = signed
     pin = pins.pin_key(contact=contact, key=keys.alice.public, by=OPERATOR)

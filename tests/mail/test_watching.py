@@ -79,6 +79,7 @@ def test_mail_is_stored_when_it_arrives(watched, mail_server):
     assert latest_heartbeat("watcher") is not None
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-07", "imap-08")
 def test_a_connection_that_ends_is_made_again_and_polled_at_once(watched, mail_server):
     for n in range(3):
@@ -87,6 +88,7 @@ def test_a_connection_that_ends_is_made_again_and_polled_at_once(watched, mail_s
         stored(n + 1)
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-09")
 def test_a_server_that_is_away_is_one_alert_and_mail_follows_when_it_is_back(watched, mail_server):
     mail_server.down = True
@@ -186,6 +188,7 @@ def test_a_lease_that_was_taken_away_ends_the_turn_and_nothing_is_doubled(watche
     assert Message.objects.count() == 1
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.fault("imap-06", "imap-08")
 def test_waits_are_short_enough_for_every_server():
     assert watching.IDLE_SECONDS < 29 * 60

@@ -56,6 +56,7 @@ def test_a_value_that_is_not_of_its_type_is_refused_and_not_converted(declared, 
     assert refusal.value.field == "a"
 
 
+@pytest.mark.invariant(14)
 @pytest.mark.parametrize(
     ("declared", "value", "word"),
     [
@@ -83,6 +84,7 @@ def test_unknown_and_missing_arguments_are_refused():
         assert refusal.value.field == field
 
 
+@pytest.mark.invariant(14)
 @pytest.mark.fault("exec-04")
 def test_an_abbreviated_option_is_an_unknown_argument():
     declared = spec(arg("upload-pack"))
@@ -102,6 +104,7 @@ def test_the_order_is_named_then_separator_then_positional():
     ]  # fmt: skip
 
 
+@pytest.mark.invariant(14)
 @pytest.mark.fault("exec-02", "W19")
 def test_what_comes_from_the_pipe_is_checked_when_it_runs():
     declared = spec(arg("title", position=1, required=True, from_pipe="/data/items/0/na~1me"))
@@ -128,6 +131,7 @@ def test_a_pointer_to_nothing_leaves_an_optional_argument_out(pointer):
     assert arguments.complete(declared, {}, {"data": ["x"], "files": []}) == {}
 
 
+@pytest.mark.invariant(14)
 @pytest.mark.fault("W19", "exec-02")
 @rounds(max_examples=150, deadline=None)
 @given(st.text(), st.text(), st.booleans())

@@ -264,6 +264,7 @@ def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_
     assert "FIRST" in body(server.sent[0].payload)
 
 
+@pytest.mark.invariant(24)
 def test_nothing_runs_whose_start_cannot_be_recorded(desk, owner, server, scripts, tmp_path):
     """Invariant 24; without the refusal the program runs, as the second half shows."""
     ran = tmp_path / "ran"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from django.core.files.storage import storages
 
 from guards.models import Decision, Identity, PinnedKey, ReplayEntry
+from mail.gateways import blobs
 from mail.models import Message
 from mail.signals import message_admitted
 from pipelines import registry
@@ -56,6 +60,7 @@ def test_a_message_is_taken_once(desk):
     assert Pipeline.objects.count() == 1
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.fault("W6", "sister-9")
 def test_the_same_signed_bytes_never_start_a_second_pipeline(desk):
     raw = desk.raw("greet ada")
@@ -71,6 +76,7 @@ def test_the_same_signed_bytes_never_start_a_second_pipeline(desk):
     assert Pipeline.objects.count() == 1
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.fault("W6")
 def test_a_replay_into_another_mailbox_of_the_house_is_a_replay(desk):
     raw = desk.raw("greet ada")
@@ -85,6 +91,7 @@ def test_a_replay_into_another_mailbox_of_the_house_is_a_replay(desk):
     assert other.rule == "replayed"
 
 
+@pytest.mark.invariant(11)
 @pytest.mark.fault("W5")
 def test_a_rule_reads_the_signed_text_and_never_the_subject(desk):
     message = desk.message("", raw=desk.raw("nothing here", subject="greet ada"))
@@ -119,6 +126,7 @@ def test_an_identity_that_was_retired_meanwhile_works_no_more(desk, is_active):
     assert Pipeline.objects.count() == (1 if is_active else 0)
 
 
+@pytest.mark.invariant(6)
 @pytest.mark.fault("W7")
 def test_what_the_row_says_counts_for_nothing_beside_the_raw_bytes(desk, keys):
     forged = desk.message("", raw=desk.raw("greet ada", key=keys.mallory))
@@ -149,6 +157,19 @@ def test_while_gpg_cannot_be_asked_the_message_stays_due(desk, monkeypatch):
     message.refresh_from_db()
     assert message.execution == Message.Execution.DUE
 
+    assert intake.take_in(message_id=message.pk) is not None
+
+
+def test_while_its_bytes_cannot_be_read_the_message_stays_due(desk, monkeypatch):
+    message = desk.message("greet ada")
+    stored = Path(storages["mail"].path(blobs.name_of(message.sha256)))
+    away = stored.rename(stored.with_suffix(".away"))
+
+    assert intake.take_in(message_id=message.pk) is None
+    message.refresh_from_db()
+    assert message.execution == Message.Execution.DUE
+
+    away.rename(stored)
     assert intake.take_in(message_id=message.pk) is not None
 
 

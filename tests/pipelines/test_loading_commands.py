@@ -140,6 +140,7 @@ def test_two_owners_are_no_owner(owner, settings):
     assert load(path)[:3] == ("operational", "signature", "owner-key-invalid")
 
 
+@pytest.mark.invariant(13)
 @pytest.mark.fault("sister-3", "pgp-verify-35")
 def test_an_expired_owner_key_stops_loading_and_running(owner, keys, settings, tmp_path):
     command = owner.install()
@@ -154,6 +155,7 @@ def test_an_expired_owner_key_stops_loading_and_running(owner, keys, settings, t
     assert refusal.value.rule == "expired-key"
 
 
+@pytest.mark.invariant(13)
 @pytest.mark.fault("W20")
 def test_a_serial_never_goes_back(owner):
     old, new = owner.write(cli(serial=1)), owner.write(cli(serial=2, fixed_args=["new"]))
@@ -277,6 +279,7 @@ def test_writing_to_the_row_runs_nothing_that_the_owner_did_not_sign(owner):
         command.save()
 
 
+@pytest.mark.invariant(13)
 def test_a_command_past_its_date_does_not_run(owner):
     past = (timezone.now() - timedelta(minutes=1)).isoformat(timespec="seconds")
     command = owner.install(valid_until=past)
@@ -286,6 +289,7 @@ def test_a_command_past_its_date_does_not_run(owner):
     assert refusal.value.rule == "past-valid-until"
 
 
+@pytest.mark.invariant(13)
 @pytest.mark.fault("W20")
 def test_an_older_document_put_back_into_the_row_does_not_run(owner):
     old = owner.install()
@@ -299,6 +303,7 @@ def test_an_older_document_put_back_into_the_row_does_not_run(owner):
     assert refusal.value.rule == "superseded"
 
 
+@pytest.mark.invariant(13)
 def test_a_good_answer_is_remembered_for_a_minute_at_most(owner, monkeypatch):
     command = owner.install()
     verification.runnable(command)
@@ -314,6 +319,7 @@ def test_a_good_answer_is_remembered_for_a_minute_at_most(owner, monkeypatch):
     assert refusal.value.rule in ("not-checked", "owner-key-invalid")
 
 
+@pytest.mark.invariant(13)
 def test_another_key_file_is_noticed_at_once(owner, keys, settings):
     command = owner.install()
     verification.runnable(command)
@@ -324,6 +330,7 @@ def test_another_key_file_is_noticed_at_once(owner, keys, settings):
     assert refusal.value.rule == "owner-key-invalid"
 
 
+@pytest.mark.invariant(13)
 @pytest.mark.fault("W20")
 def test_the_database_itself_keeps_the_highest_serial(owner):
     command = owner.install(serial=5)

@@ -70,6 +70,7 @@ def test_a_named_group_becomes_a_typed_argument(owner):
         assert refused.rule == "invalid-argument"
 
 
+@pytest.mark.invariant(14)
 def test_an_argument_from_mail_cannot_become_an_option(owner):
     owner.install(args=[{"name": "file", "type": "string", "position": 1}])
     save(

@@ -175,6 +175,7 @@ def test_interrupting_is_one_event_for_each_row(desk, server):
     assert sorted(kinds) == ["pipeline.interrupted", "stage.interrupted"]
 
 
+@pytest.mark.invariant(16)
 @pytest.mark.fault("sister-34")
 def test_what_a_dead_workers_stage_left_running_is_ended(desk, server, tmp_path):
     pipeline = abandoned(desk, dead_process())

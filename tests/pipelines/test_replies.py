@@ -78,6 +78,7 @@ def test_the_outcome_of_the_send_is_the_outcome_of_the_pipeline(
     assert not pipeline.notice_due
 
 
+@pytest.mark.invariant(20)
 def test_after_an_unknown_reply_no_other_mail_follows(desk, server):
     from pipelines.tasks import sweep
 

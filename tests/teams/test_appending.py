@@ -101,6 +101,7 @@ def test_each_project_counts_its_own_events(fill: Fill) -> None:
     assert counted == [("apollo", 1), ("apollo", 2), ("gemini", 1), ("", None), ("apollo", 3)]
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.django_db
 def test_a_unit_that_fails_leaves_no_event_and_no_gap(fill: Fill) -> None:
     with pytest.raises(ZeroDivisionError), unit_of_work():
@@ -131,6 +132,7 @@ def test_an_event_needs_a_unit_a_known_kind_and_plain_facts() -> None:
     assert not Event.objects.exists()
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.django_db
 def test_an_act_that_cannot_be_recorded_is_undone() -> None:
     """Invariant 24: no effect without a record."""
@@ -265,6 +267,7 @@ def test_the_announcement_comes_after_the_commit(
     assert seen == [(1, 2)]
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.fault("queue-06")
 @pytest.mark.django_db(transaction=True)
 def test_many_writers_make_one_gapless_chain(fill: Fill, tmp_path: Path) -> None:

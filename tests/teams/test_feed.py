@@ -142,6 +142,7 @@ async def test_a_frame_says_everything_about_its_event(fill: Fill) -> None:
     assert event["project"] == "apollo"
 
 
+@pytest.mark.invariant(25)
 @pytest.mark.fault("feed-04")
 async def test_it_sees_events_of_other_processes(fill: Fill) -> None:
     """Without Redis and without a channel layer: what another process commits arrives."""
@@ -159,6 +160,7 @@ async def test_it_sees_events_of_other_processes(fill: Fill) -> None:
     assert exit_of(writer) == 0
 
 
+@pytest.mark.invariant(25)
 @pytest.mark.fault("feed-02", "feed-04")
 async def test_a_reconnecting_client_misses_nothing(fill: Fill) -> None:
     """Drop, and come back with the last sequence number: the stream equals the log."""
@@ -193,6 +195,7 @@ async def test_a_cursor_that_is_none_is_an_error(cursor: str) -> None:
         assert (await receive(socket))["code"] == "invalid-input"
 
 
+@pytest.mark.invariant(25)
 async def test_a_slow_client_gets_a_gap_and_goes_on_when_it_has_caught_up(fill: Fill) -> None:
     _, secret = await in_database(minted)()
     async with feed("?cursor=0", bearer(secret)) as socket:
@@ -236,6 +239,7 @@ async def test_an_acknowledgement_of_what_does_not_exist_is_an_error(fill: Fill)
         assert (await receive(socket))["code"] == "cursor-beyond-head"
 
 
+@pytest.mark.invariant(25)
 async def test_an_older_cursor_than_the_log_keeps_gets_a_gap(fill: Fill) -> None:
     def prune() -> None:
         triggers.lift("teams")

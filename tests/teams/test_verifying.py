@@ -148,6 +148,7 @@ def shift_time(seq: int) -> None:
     Event.objects.filter(seq=seq).update(at=F("at") + timedelta(microseconds=1))
 
 
+@pytest.mark.invariant(24)
 @pytest.mark.fault("W22")
 @pytest.mark.parametrize("what", TAMPERED)
 def test_tampering_shows_and_the_row_is_named(log: None, what: str) -> None:
