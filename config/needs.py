@@ -27,6 +27,8 @@ from pipelines.models import Command, Pipeline
 ROWS_PER_SOURCE = 20
 #: Held mail older than this is still in the messages' list, but no longer asks for anybody.
 HELD_MAIL_ASKS_FOR = timedelta(days=14)
+#: An admitted message that no worker has taken for this long is stuck.
+STUCK_AFTER = timedelta(minutes=10)
 #: A key that expires within this time asks to be replaced.
 KEY_WARNING = timedelta(days=30)
 
@@ -60,6 +62,13 @@ def held_mail() -> QuerySet[Message]:
     recent = timezone.now() - HELD_MAIL_ASKS_FOR
     return Message.objects.filter(
         verdict="hold", revealed_at=None, received_at__gte=recent
+    ).order_by("received_at")
+
+
+def stuck_mail() -> QuerySet[Message]:
+    """Admitted mail that no pipeline takes: no worker runs, or it cannot be looked at again."""
+    return Message.objects.filter(
+        execution=Message.Execution.DUE, received_at__lt=timezone.now() - STUCK_AFTER
     ).order_by("received_at")
 
 
@@ -161,6 +170,21 @@ def _mail_rows(query: QuerySet[Message]) -> Iterator[Need]:
         )
 
 
+def _stuck_rows(query: QuerySet[Message]) -> Iterator[Need]:
+    for message in query.select_related("account")[:ROWS_PER_SOURCE]:
+        yield Need(
+            kind="stuck-mail",
+            label="mail stuck",
+            icon="hourglass_disabled",
+            tone="bad",
+            since=message.received_at,
+            title=f"From {message.sender} to {message.account}: admitted, and not begun",
+            cause="No worker runs, its raw bytes cannot be read, or gpg cannot be asked.",
+            act="Look",
+            url=reverse("admin:mail_message_change", args=[message.pk]),
+        )
+
+
 def _pipeline_rows(query: QuerySet[Pipeline]) -> Iterator[Need]:
     for pipeline in query[:ROWS_PER_SOURCE]:
         yield Need(
@@ -244,6 +268,7 @@ _Source = tuple[str, Callable[[], QuerySet[Any]], Callable[..., Iterator[Need]]]
 _SOURCES: tuple[_Source, ...] = (
     ("held-reply", held_replies, _reply_rows),
     ("held-mail", held_mail, _mail_rows),
+    ("stuck-mail", stuck_mail, _stuck_rows),
     ("interrupted-pipeline", interrupted_pipelines, _pipeline_rows),
     ("unknown-effect", unknown_effects, _effect_rows),
     ("failing-account", failing_accounts, _account_rows),

@@ -43,7 +43,10 @@ def rules_for(token: ApiToken) -> QuerySet[Rule]:
     rules = Rule.objects.select_related("identity").order_by("position", "id")
     if guards.sees_everything(token):
         return rules
-    return rules.filter(identity__isnull=True) | rules.filter(identity_id=token.identity_id)
+    for_all = rules.filter(identity__isnull=True)
+    if token.identity_id is None:
+        return for_all
+    return for_all | rules.filter(identity_id=token.identity_id)
 
 
 def why_not_runnable(command: Command) -> str:

@@ -26,8 +26,12 @@ def run_pipeline(pipeline_id: str) -> None:
 
 @task
 def sweep() -> None:
-    """Recover what a crash left, and look again at whatever is due."""
+    """Recover what a crash left, and look again at whatever is due.
+
+    In any order: a hundred messages that cannot be begun must not keep the next ones waiting.
+    """
     recovery.recover()
-    for message_id in mail.due_messages().values_list("pk", flat=True)[:100]:
+    due = mail.due_messages().order_by("?")
+    for message_id in due.values_list("pk", flat=True)[:100]:
         queue.enqueue("pipelines.tasks.take_in", message_id)
     execution.wake_next()

@@ -21,6 +21,7 @@ from guards.services import replay
 from guards.services.units import unit_of_work
 from guards.types import Action, Judgement, Rule, Subject, TrustReason, Verdict
 from mail import selectors as mail
+from mail.exceptions import RawMissing
 from mail.models import Message
 from mail.services import messages
 from pipelines import pipes, write_sets
@@ -54,8 +55,8 @@ def take_in(*, message_id: int) -> Pipeline | None:
     """Make the pipeline of a message whose execution is due; None when there is none to make.
 
     None for: a message that is not due (any more), one that does not pass when looked at again, a
-    replay, and one whose signature cannot be checked just now, which stays due. A plan that is
-    refused or missing still makes a pipeline: one that only answers with the fixed text.
+    replay, and one whose bytes or signature cannot be looked at just now, which stays due. A plan
+    that is refused or missing still makes a pipeline: one that only answers with the fixed text.
     """
     message = Message.objects.select_related("account__identity").filter(pk=message_id).first()
     if message is None or message.execution != Message.Execution.DUE:
@@ -74,7 +75,11 @@ def take_in(*, message_id: int) -> Pipeline | None:
 
 def _derive(message: Message) -> _Derived | None:
     """What the raw bytes say now; None for what must not start, or cannot be told just now."""
-    assessment = mail.reassess(message, replayed=_is_known)
+    try:
+        assessment = mail.reassess(message, replayed=_is_known)
+    except RawMissing as error:
+        log.error("message stays due: %s", error.detail, message=message.pk)
+        return None
     if assessment.trust.reason is TrustReason.VERIFIER_UNAVAILABLE:
         log.warning("message stays due: its signature cannot be checked", message=message.pk)
         return None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from mail.models import Message
 from pipelines.models import Pipeline
@@ -31,6 +34,17 @@ def test_the_index_lists_everything_that_waits_oldest_first(console: Client, sam
     }
     assert kinds.index("unknown-effect") < kinds.index("interrupted-pipeline")
     assert kinds.index("interrupted-pipeline") < kinds.index("held-reply")
+
+
+@pytest.mark.parametrize(("minutes", "asks"), [(11, True), (9, False)])
+def test_admitted_mail_that_nobody_begins_asks_for_the_operator(
+    console: Client, sample: Sample, minutes: int, asks: bool
+):
+    Message.objects.filter(pk=sample.bad_signature.pk).update(
+        execution=Message.Execution.DUE,
+        received_at=timezone.now() - timedelta(minutes=minutes),
+    )
+    assert ('data-need="stuck-mail"' in page(console, "index")) is asks
 
 
 def test_the_index_shows_its_plots_as_tables_too(console: Client, sample: Sample):
