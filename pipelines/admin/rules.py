@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -118,6 +118,8 @@ class RuleAdmin(ConsoleAdmin):
         )
         obj.pk = saved.pk
         obj._state.adding = False
+        for problem in rule_services.unmet_calls(calls=saved.calls):
+            messages.warning(request, f"Saved, but {problem}: so far this rule starts nothing.")
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """The event log is the one record."""

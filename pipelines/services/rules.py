@@ -20,9 +20,9 @@ from guards.exceptions import CountersignError, NotFound
 from guards.models import Identity
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
-from pipelines import pipes
-from pipelines.exceptions import RuleInvalid
-from pipelines.models import Rule
+from pipelines import pipes, specification
+from pipelines.exceptions import DocumentInvalid, RuleInvalid
+from pipelines.models import Command, Rule
 from pipelines.types import CommandCall, Plan, PlanningRequest
 from teams.services import events
 
@@ -186,6 +186,33 @@ def check_rule(*, name: str, match: str, calls: Any, kind: str, sender: str) -> 
         except CountersignError as error:
             raise RuleInvalid(error.detail, field="sender") from error
     _check_calls(calls, _groups_of(kind, match))
+
+
+def unmet_calls(*, calls: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is missing for these calls now: commands that are not there, arguments that do not fit.
+
+    It refuses nothing, since a rule may be written before its commands are loaded, and it trusts
+    no row: whatever is planned is checked again, with its signature.
+    """
+    found: list[str] = []
+    for call in calls:
+        name, given = call["command"], call.get("args", {})
+        command = Command.objects.filter(name=name).first()
+        if command is None:
+            found += [] if name in specification.BUILT_IN else [f"there is no command {name!r}"]
+            continue
+        try:
+            spec = specification.read(command.document)
+        except DocumentInvalid as error:
+            found.append(f"{name}: {error.detail}")
+            continue
+        found += [f"{name} has no argument {key!r}" for key in given if not spec.argument(key)]
+        found += [
+            f"{name} needs the argument {argument.name!r}"
+            for argument in spec.arguments
+            if argument.required and argument.from_pipe is None and argument.name not in given
+        ]
+    return found
 
 
 def _groups_of(kind: str, match: str) -> frozenset[str]:

@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from pipelines.models import Rule
+from pipelines.models import Command, Rule
+from tests.pipelines.factories import cli
 
 FORM = {
     "name": "greet",
@@ -44,3 +45,28 @@ def test_what_is_wrong_with_a_rule_stands_at_its_field(console: Client, form):
     answer = form(console, match="greet (?=x)", calls='[{"command": "greet"}]')
     errors = answer.context["adminform"].form.errors
     assert errors["match"] == ["is no RE2 expression: invalid perl operator: (?="]
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ('[{"command": "nosuch"}]', "there is no command &#x27;nosuch&#x27;"),
+        ('[{"command": "greet", "args": {"who": 1}}]', "greet has no argument &#x27;who&#x27;"),
+        ('[{"command": "greet"}]', "greet needs the argument &#x27;whom&#x27;"),
+    ],
+)
+def test_a_rule_that_starts_nothing_yet_is_saved_with_a_warning(
+    console: Client, calls: str, said: str
+):
+    document = cli("greet", args=[{"name": "whom", "type": "string", "required": True}])
+    Command.objects.create(name="greet", document=document)
+    page = console.post(reverse("admin:pipelines_rule_add"), FORM | {"calls": calls}, follow=True)
+    assert said in page.content.decode()
+    assert Rule.objects.exists()
+
+
+def test_a_rule_whose_commands_are_there_is_saved_without_a_warning(console: Client):
+    document = cli("greet", args=[{"name": "whom", "type": "string", "required": True}])
+    Command.objects.create(name="greet", document=document)
+    page = console.post(reverse("admin:pipelines_rule_add"), FORM, follow=True)
+    assert "starts nothing" not in page.content.decode()
