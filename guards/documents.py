@@ -101,7 +101,10 @@ def verify_document(
         raise DocumentCheckFailed(f"the signature could not be checked: {report.detail}")
     if report.outcome is not SignatureOutcome.GOOD:
         reason = _REASONS.get(report.outcome, "invalid")
-        raise DocumentNotSigned(reason, f"the signature is {reason}: {report.detail}")
+        detail = report.detail
+        if report.outcome is SignatureOutcome.UNPINNED_KEY:
+            detail = f"the owner's key {owner.fingerprint} has not made it"
+        raise DocumentNotSigned(reason, f"the signature is {reason}: {detail}")
 
 
 def owner_key(*, now: datetime | None = None) -> OwnerKey:

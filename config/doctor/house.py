@@ -103,7 +103,9 @@ def _accounts() -> Iterator[Finding]:
             if check.ok:
                 yield ok(name, check.detail)
             elif check.check.startswith(_ACCOUNT_NEEDS):
-                yield fault(name, check.detail, "Correct the account in the console.")
+                yield fault(
+                    name, check.detail, "Start that server, or correct the account in the console."
+                )
             else:
                 yield warning(name, check.detail, "The account works; this part of it does not.")
 

@@ -173,3 +173,17 @@ def test_recover_pipelines_tells_how_many_were_interrupted(desk, server):
     assert call("recover_pipelines") == (0, [{"interrupted": 1}])
     assert call("recover_pipelines") == (0, [{"interrupted": 0}])
     assert Pipeline.objects.get().status == "interrupted"
+
+
+def test_a_signature_of_somebody_else_is_refused_with_the_owners_fingerprint(
+    owner, keys, capsys, tmp_path: Path
+):
+    document = cli("greet")
+    signature = sign_detached(keys.mallory, documents.canonical(document)).decode()
+    path = tmp_path / "greet.json"
+    path.write_text(json.dumps(document | {"signature": signature}))
+    out, err = StringIO(), StringIO()
+    with pytest.raises((SystemExit, CommandError)) as ended:
+        call_command("command", "verify", str(path), stdout=out, stderr=err)
+    said = f"{out.getvalue()}{err.getvalue()}{ended.value}{capsys.readouterr()}"
+    assert f"the owner's key {owner.key.fingerprint} has not made it" in said
