@@ -17,8 +17,8 @@ _HEAD = """# Invariants, and the tests that hold them
 
 Twenty-five sentences that must stay true whatever arrives and whatever dies. The tests are found by
 their marker (`@pytest.mark.invariant`); this page is generated from them by `make docs`. Most
-have a control that takes the guard away and sees the fault happen. What a sentence asks beyond these tests
-stands under *not held yet*.
+have a control that takes the guard away and sees the fault happen. What a sentence asks beyond
+these tests stands under *not held yet*.
 """
 
 #: Number → name and sentence.
@@ -42,7 +42,7 @@ SENTENCES: dict[int, tuple[str, str]] = {
     ),
     5: (
         "Alive",
-        "A server that hangs, breaks off or goes away is one alert; mail follows soon after it heals.",
+        "A server that hangs, breaks off or goes away is one alert; mail follows soon after.",
     ),
     6: (
         "Raw is truth",
@@ -117,6 +117,8 @@ SENTENCES: dict[int, tuple[str, str]] = {
 
 #: Number → what its sentence asks beyond the tests, in plain words.
 OPEN: dict[int, str] = {
+    6: "There is one version of the parser so far; reading the whole store again with a second one "
+    "comes with it. Its number is kept with each message, and each verdict's with the verdict.",
     9: "The suite runs on one Python at a time; the reading of From uses none of its parsers.",
     10: "The MCP front comes with a later version and has to give the same answers.",
     15: "Agent sessions come with a later version. Nothing of theirs runs until then.",

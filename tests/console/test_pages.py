@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from mail.models import Message
+from mail.models import Account, Message
 from pipelines.models import Pipeline
 from tests.console.sample import Sample
 
@@ -166,3 +166,13 @@ def test_a_failure_whose_answer_waits_is_not_called_done(console: Client, sample
     assert "No work was planned" in html and "nosuch: …" in html
     assert "The reply that says so waits for you." in html
     assert "The work is done" not in html
+
+
+@pytest.mark.invariant(5)
+def test_the_page_of_an_account_says_when_it_last_succeeded(console: Client, sample: Sample):
+    for name, words in (("grace-inbox", "Last success: "), ("ada-inbox", "last success ")):
+        account = Account.objects.get(name=name)
+        html = page(console, "mail_account_change", account.pk)
+        assert account.last_success_at is not None
+        shown = html.split(words, 1)[1][:200]
+        assert account.last_success_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M") in shown

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from guards import openpgp
-from guards.types import NOTHING, Pin, Rule, Rwx, TrustReason
+from guards.types import NOTHING, Pin, Rule, Rwx, TrustLevel, TrustReason
 from mail import assessment, mime
 from mail.assessment import Assessment, Viewpoint
 from mail.types import Provider
 from tests.keys import Keys, pin_for, sign_detached
 from tests.mail.builders import multipart, part, plain, signed
+from tests.mail.test_mail_that_arrived import MESSAGES, NAMES
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 AGENT = Viewpoint(1, "agent@example.net", "claude", True, frozenset({"agent@example.net"}))
@@ -340,3 +341,20 @@ def test_planted_orders_change_nothing(keys: Keys) -> None:
     two = assess(from_alice(keys, planted), pins=pins)
     assert one.executable_text == two.executable_text == "@claude run the report"
     assert one.judgement == two.judgement
+
+
+@pytest.mark.invariant(7)
+@pytest.mark.parametrize("pinned", [False, True], ids=["without pins", "another's key pinned"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_mail_that_arrived_is_verified_without_its_own_senders_key(
+    keys: Keys, name: str, pinned: bool
+) -> None:
+    """Whoever it says it is from; that a genuine one is verified is shown above."""
+    raw = (MESSAGES / f"{name}.eml").read_bytes()
+    sender = mime.parse(raw).sender
+    pins = (
+        (pin_for(keys.alice, sender.address if sender else "alice@example.org"),) if pinned else ()
+    )
+    for provider in Provider:
+        made = assess(raw, pins=pins, provider=provider)
+        assert made.trust.level is not TrustLevel.VERIFIED

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +15,7 @@ from hypothesis import strategies as st
 from mail import mime
 from mail.mime import limits
 from mail.mime.defects import MEANINGS, QUARANTINE, Defect
+from tests.databases import exit_of, forked
 from tests.mail.builders import plain
 
 FROM = b"From: alice@example.org\r\n"
@@ -172,3 +179,42 @@ def test_a_failure_of_the_parser_itself_quarantines_the_message() -> None:
     parsed = mime.parse(Hostile(b"From: a@b\r\n\r\nx"))
     assert parsed.quarantine == "message.unforeseen"
     assert parsed.sender is None and parsed.size == 14
+
+
+WORST = {
+    "nesting": nested(1_000),
+    "empty parts": FROM
+    + b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
+    + b"--b\r\n" * 200_000,
+    "continuations": FROM + b"Content-Disposition: attachment" + CONTINUATIONS + b"\r\n\r\nx",
+    "parentheses": b"From: " + b"(" * 3_000 + b"\r\nTo: " + b"(" * 3_000 + b"\r\n\r\nx",
+}
+
+
+def confined(work: Callable[[], object]) -> int:
+    """The exit of a process that may use two seconds of CPU and 200 MB more than this one."""
+
+    def inside() -> None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        room = pages * resource.getpagesize() + 200_000_000
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+        resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+        work()
+
+    return exit_of(forked(inside))
+
+
+@pytest.mark.invariant(4)
+@pytest.mark.parametrize("name", WORST)
+def test_the_worst_messages_cost_two_seconds_and_200_megabytes_at_most(name: str) -> None:
+    assert confined(lambda: mime.parse(WORST[name])) == 0
+
+
+@pytest.mark.invariant(4)
+def test_what_costs_more_is_seen() -> None:
+    def burn() -> None:
+        while os.getpid():
+            pass
+
+    assert confined(lambda: bytearray(300_000_000)) == 1
+    assert confined(burn) == -signal.SIGKILL

@@ -71,6 +71,26 @@ def test_a_copy_that_the_server_filed_makes_it_verified(sent, mail_server):
     assert (done.status, done.effect.phase) == ("verified", "verified")
 
 
+@pytest.mark.invariant(20)
+@pytest.mark.parametrize("found", ["two copies", "another message", "none"])
+def test_a_look_that_proves_nothing_moves_nothing_and_sends_nothing(sent, mail_server, found):
+    """The test above is its control: exactly one strict match does move it."""
+    folder = mail_server.folder(USER, "Sent")
+
+    class Filing(list):
+        def append(self, mail):
+            super().append(mail)
+            changed = mail.payload.replace(b"The answer", b"An answer")
+            copies = {"two copies": [mail.payload] * 2, "another message": [changed], "none": []}
+            for copy in copies[found]:
+                folder.add(copy, timezone.now())
+
+    mail_server.sent = Filing()
+    done = sent(sent_folder="Sent", server_files_sent=True)
+    assert (done.status, done.effect.phase) == ("accepted", "accepted")
+    assert mail_server.submissions == 1
+
+
 SENT = make_mail(message_id="x@y")
 
 

@@ -22,6 +22,7 @@ from mail.listing import REDACTED
 from mail.models import Message, Outbound
 from mail.services import accounts, outbound, polling
 from mail.signals import outbound_changed
+from teams.models import Event
 from tests.mail.factories import OPERATOR, make_contact, make_mail
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +72,25 @@ def test_an_automatic_reply_leaves_once_and_is_accepted(ask, mail_server):
     assert sent.thread_id == message.thread_id
     assert sent.effect.phase == "accepted"
     assert Decision.objects.filter(action="reply", rule="execute-permitted").count() == 1
+
+
+@pytest.mark.invariant(24)
+def test_each_effect_leads_to_everything_that_allowed_it(account, ask):
+    """Message, verdict, permission, approval, digest: from the effect alone, and in the log."""
+    make_contact(account.identity, "alice@example.org", "rwx")
+    message = ask()
+    effect = reply(message).effect
+    assert (effect.source_type, effect.source_id) == ("mail.message", str(message.pk))
+    approval = effect.approval
+    assert approval.digest == effect.digest and len(effect.digest) == 64
+    assert (approval.decision.verdict, approval.decision.rule) == ("allow", "execute-permitted")
+    verdict = Decision.objects.get(subject_type=effect.source_type, subject_id=effect.source_id)
+    assert (verdict.rule, verdict.permission) == (message.rule, "rwx")
+    assert message.trust_records.count() == 1
+    facts = Event.objects.get(kind="effect.accepted", subject_id=str(effect.pk)).facts
+    assert (facts["approval"], facts["digest"]) == (str(approval.pk), effect.digest)
+    consented = Event.objects.get(kind="approval.approved", subject_id=str(approval.pk)).facts
+    assert consented["decision"] == approval.decision_id
 
 
 @pytest.mark.fault("W18")

@@ -8,6 +8,7 @@ from guards.exceptions import Refused
 from guards.models import Decision
 from guards.services import keys as pins
 from guards.types import SYSTEM, Asker
+from mail import selectors
 from mail.models import Message, TrustRecord
 from mail.services import messages, polling, trust
 from tests.mail.factories import OPERATOR, make_contact, make_mail, make_signed
@@ -56,6 +57,26 @@ def test_a_removed_pin_takes_the_level_back(signed, keys):
     message.refresh_from_db()
     assert message.trust_reason == "unpinned-key"
     assert TrustRecord.objects.count() == 3
+
+
+@pytest.mark.invariant(6)
+def test_a_newer_reading_leaves_the_bytes_and_the_older_verdict(signed, keys):
+    """What an earlier reading said is written in its place; the bytes then speak again."""
+    contact, message = signed
+    pins.pin_key(contact=contact, key=keys.alice.public, by=OPERATOR)
+    Message.objects.filter(pk=message.pk).update(
+        trust_level="unverified", trust_reason="verifier-unavailable", parser_version=0
+    )
+    digest, raw = message.sha256, selectors.raw(message)
+    first = TrustRecord.objects.get()
+    assert trust.recompute_unverified() == 1
+    message.refresh_from_db()
+    assert (message.trust_level, message.sha256) == ("verified", digest)
+    assert selectors.raw(message) == raw
+    older, newer = TrustRecord.objects.order_by("pk")
+    assert (older.pk, older.level, older.version) == (first.pk, first.level, first.version)
+    assert (newer.level, newer.cause) == ("verified", "verifier-back")
+    assert newer.version >= older.version >= 1
 
 
 def test_an_operator_may_release_it_then_and_it_starts(signed, keys):
