@@ -27,7 +27,27 @@ class Artifact(models.Model):
         return f"{self.sha256[:12]} ({self.size} bytes)"
 
 
-class Hold(models.Model):
+class ActRow(models.Model):
+    """What a hold, its approval and its effect say alike: which act, about what, for whom.
+
+    `kind` names an ActKind; subject, source and account are opaque references (type and id) into
+    upper apps: what would leave, what it answers, and by which way.
+    """
+
+    kind = models.CharField(max_length=32)
+    subject_type = models.CharField(max_length=64)
+    subject_id = models.CharField(max_length=64)
+    source_type = models.CharField(max_length=64, blank=True)
+    source_id = models.CharField(max_length=64, blank=True)
+    account_type = models.CharField(max_length=64, blank=True)
+    account_id = models.CharField(max_length=64, blank=True)
+    project = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Hold(ActRow):
     """A draft that waits for a person, as long as it must. *Open for review* makes its Approval."""
 
     class State(models.TextChoices):
@@ -38,14 +58,6 @@ class Hold(models.Model):
         WITHDRAWN = "withdrawn"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    kind = models.CharField(max_length=32)
-    subject_type = models.CharField(max_length=64)
-    subject_id = models.CharField(max_length=64)
-    source_type = models.CharField(max_length=64, blank=True)
-    source_id = models.CharField(max_length=64, blank=True)
-    account_type = models.CharField(max_length=64, blank=True)
-    account_id = models.CharField(max_length=64, blank=True)
-    project = models.CharField(max_length=64, blank=True)
     reason = models.CharField(max_length=200)
     requested_by = models.CharField(max_length=200)
     state = models.CharField(max_length=20, choices=State.choices, default=State.WAITING)
@@ -72,7 +84,7 @@ class Hold(models.Model):
         return f"draft {str(self.pk)[:8]}"
 
 
-class Approval(models.Model):
+class Approval(ActRow):
     """What exactly may happen, who asked, and what was answered.
 
     `digest` is SHA-256 over the canonical facts and the payload's own SHA-256. `payload` and
@@ -115,14 +127,6 @@ class Approval(models.Model):
     hold = models.ForeignKey(
         Hold, on_delete=models.PROTECT, null=True, blank=True, related_name="approvals"
     )
-    kind = models.CharField(max_length=32)
-    subject_type = models.CharField(max_length=64)
-    subject_id = models.CharField(max_length=64)
-    source_type = models.CharField(max_length=64, blank=True)
-    source_id = models.CharField(max_length=64, blank=True)
-    account_type = models.CharField(max_length=64, blank=True)
-    account_id = models.CharField(max_length=64, blank=True)
-    project = models.CharField(max_length=64, blank=True)
     digest = models.CharField(max_length=64)
     facts = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
     payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
@@ -176,7 +180,7 @@ class EffectQuerySet(models.QuerySet["Effect"]):
         )
 
 
-class Effect(models.Model):
+class Effect(ActRow):
     """The one checkpoint of one act that leaves the house.
 
     The intent (everything but `phase`, `marked`-fields, result and claim) is frozen by trigger.
@@ -208,14 +212,6 @@ class Effect(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     approval = models.OneToOneField(Approval, on_delete=models.PROTECT, related_name="effect")
-    kind = models.CharField(max_length=32)
-    subject_type = models.CharField(max_length=64)
-    subject_id = models.CharField(max_length=64)
-    source_type = models.CharField(max_length=64, blank=True)
-    source_id = models.CharField(max_length=64, blank=True)
-    account_type = models.CharField(max_length=64, blank=True)
-    account_id = models.CharField(max_length=64, blank=True)
-    project = models.CharField(max_length=64, blank=True)
     digest = models.CharField(max_length=64)
     payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
     facts = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")

@@ -32,7 +32,7 @@ from mail.mime.headers import Headers
 from mail.mime.tree import Node
 from mail.types import MimeNode, ParsedMessage, Provider
 
-__all__ = ["PARSER_VERSION", "parse"]
+__all__ = ["PARSER_VERSION", "parse", "unreadable"]
 
 #: Stored with each message: a newer parser re-reads the raw bytes under a higher number.
 PARSER_VERSION = 1
@@ -71,7 +71,7 @@ def parse(
         return _parse(raw, account)
     except Exception:  # noqa: BLE001 - the last line of "no poison": store the bytes, say so, go on
         _log.exception("the parser failed on a message of %d bytes", len(raw))
-        return _unforeseen(raw)
+        return unreadable(raw)
 
 
 def _parse(raw: bytes, account: _Account) -> ParsedMessage:
@@ -190,8 +190,8 @@ def _quarantine(defects: Defects) -> str | None:
     return crossed[0] if crossed else None
 
 
-def _unforeseen(raw: bytes) -> ParsedMessage:
-    """The message that is left when the parser itself failed: its bytes, and no identity."""
+def unreadable(raw: bytes, *, quarantine: str = Defect.MESSAGE_UNFORESEEN) -> ParsedMessage:
+    """What stands for a message that broke whoever read it: its bytes, and no claim or identity."""
     return ParsedMessage(
         sha256=hashlib.sha256(raw).hexdigest(),
         size=len(raw),
@@ -215,5 +215,5 @@ def _unforeseen(raw: bytes) -> ParsedMessage:
         loop=loops.LoopReason.NO_IDENTITY,
         headers=(),
         defects=(str(Defect.MESSAGE_UNFORESEEN),),
-        quarantine=str(Defect.MESSAGE_UNFORESEEN),
+        quarantine=str(quarantine),
     )

@@ -20,7 +20,7 @@ from django.utils import timezone
 from guards.exceptions import CountersignError
 from guards.services import keys
 from guards.services.units import unit_of_work
-from mail import admission
+from mail import admission, mime
 from mail.exceptions import LeaseLost
 from mail.gateways import blobs
 from mail.models import Account, FolderCursor, Location, Message
@@ -84,8 +84,8 @@ def _store(
         elif prepared and not prepared[0].quarantine:
             one = prepared[0]
             log.exception("mail.poison", account=account.name, uid=one.fetched.uid)
-            reason = f"error.{type(error).__name__}"
-            one.parsed = preparing.unreadable(one.sha256, one.fetched, reason)
+            broken = preparing.broken_by(error)
+            one.parsed = mime.unreadable(one.fetched.raw, quarantine=broken)
             one.assessment = replace(one.assessment, judgement=admission.HELD_AS_POISON)
             _store(account, lease, position, [one], places)
         else:

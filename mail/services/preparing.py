@@ -16,11 +16,10 @@ from django.utils import timezone
 
 from guards import openpgp
 from guards.selectors import contact_book, execute_not_before, replay_known
-from guards.types import SignedStructure, TransportFacts
-from mail import admission
+from mail import admission, mime
 from mail.assessment import Assessment
 from mail.models import Account, Message
-from mail.types import FetchedMessage, MimeNode, ParsedMessage
+from mail.types import FetchedMessage, ParsedMessage
 
 log = structlog.get_logger(__name__)
 
@@ -116,7 +115,7 @@ def _prepare_one(
         raise
     except Exception as error:
         log.exception("mail.poison", account=surroundings.account.name, uid=first.uid)
-        parsed = unreadable(sha256, first, f"error.{type(error).__name__}")
+        parsed = mime.unreadable(first.raw, quarantine=broken_by(error))
         assessment = judged(parsed)
     return Prepared(
         sha256, first, parsed, assessment, received_at, first_pass, [copy.uid for copy in copies]
@@ -137,30 +136,6 @@ def _replayed(started: set[str]) -> Callable[[str], bool]:
     return known
 
 
-def unreadable(sha256: str, fetched: FetchedMessage, reason: str) -> ParsedMessage:
-    """What stands for a message that broke the parser: its bytes, and no claim about anything."""
-    return ParsedMessage(
-        sha256=sha256,
-        size=len(fetched.raw),
-        sender=None,
-        from_all=(),
-        to=(),
-        cc=(),
-        reply_to=(),
-        subject="",
-        date=None,
-        message_id=None,
-        in_reply_to=(),
-        references=(),
-        text="",
-        html=None,
-        parts=(),
-        structure=MimeNode("", "application/octet-stream", len(fetched.raw)),
-        facts=TransportFacts(sender=None, structure=SignedStructure.NONE),
-        signed_text=None,
-        signed_to=(),
-        loop=None,
-        headers=(),
-        defects=("quarantined",),
-        quarantine=reason[:64],
-    )
+def broken_by(error: Exception) -> str:
+    """The quarantine reason of a message that no rule of the parser foresaw."""
+    return f"error.{type(error).__name__}"[:64]
