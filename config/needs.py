@@ -19,6 +19,7 @@ from approvals.models import Approval, Effect, Hold
 from approvals.sentences import hold_reason_sentence
 from guards.fronts.console import may_view
 from guards.models import PinnedKey
+from mail import selectors as mail_selectors
 from mail.models import Account, Message, Outbound
 from mail.sentences import rule_in_short
 from pipelines.models import Command, Pipeline
@@ -156,14 +157,17 @@ def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:
 
 
 def _mail_rows(query: QuerySet[Message]) -> Iterator[Need]:
-    for message in query.select_related("account")[:ROWS_PER_SOURCE]:
+    rows = list(query.select_related("account")[:ROWS_PER_SOURCE])
+    readable = mail_selectors.shown(rows)
+    for message in rows:
+        title = f"From {message.sender or 'nobody in particular'} to {message.account.name}"
         yield Need(
             kind="held-mail",
             label="mail held",
             icon="mark_email_unread",
             tone="bad" if message.trust_level == "untrusted" else "warn",
             since=message.received_at,
-            title=f"From {message.sender or 'nobody in particular'} to {message.account.name}",
+            title=f"{title}: {message.subject}" if message.pk in readable else title,
             cause=rule_in_short(message.rule, message.trust_reason),
             act="See why",
             url=reverse("admin:mail_message_change", args=[message.pk]),

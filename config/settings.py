@@ -314,6 +314,7 @@ LANGUAGE_CODE = "en"
 # The operator's zone for times in the console; storage is always UTC.
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
+FORMAT_MODULE_PATH = ["config.formats"]
 USE_TZ = True
 
 # --- Logs -----------------------------------------------------------------------------------------

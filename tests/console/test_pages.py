@@ -176,3 +176,15 @@ def test_the_page_of_an_account_says_when_it_last_succeeded(console: Client, sam
         assert account.last_success_at is not None
         shown = html.split(words, 1)[1][:200]
         assert account.last_success_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M") in shown
+
+
+def test_the_index_names_the_subject_of_held_mail_that_may_be_read(console: Client, sample: Sample):
+    html = page(console, "index")
+    assert sample.bad_signature.subject in html
+    assert sample.stranger.subject not in html
+
+
+def test_lists_write_times_as_pages_do(console: Client, sample: Sample):
+    html = page(console, "pipelines_pipeline_changelist")
+    assert f"{timezone.localtime(sample.completed.created_at):%Y, %H:%M}" in html
+    assert "p.m." not in html and "a.m." not in html
