@@ -30,6 +30,6 @@ def store(*sealed: Artifact) -> None:
 def ensure_key() -> Path | None:
     """Write a new artifact key where the reference names a file that does not exist.
 
-    Returns the path when it wrote one. For `make setup` and `up`.
+    Returns the path when it wrote one. For `prepare` and `up`.
     """
     return secrets.create_file(settings.ARTIFACT_KEY_REF, Fernet.generate_key().decode() + "\n")

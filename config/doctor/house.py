@@ -88,7 +88,11 @@ def _secrets() -> Iterator[Finding]:
         try:
             secrets.resolve(reference)
         except CountersignError as problem:
-            yield fault(what, problem.detail, f"Make {reference} resolve, or name another.")
+            remedy = f"Make {reference} resolve, or name another."
+            own = what in ("artifact key", "installation key")
+            yield fault(
+                what, problem.detail, f"Run `manage.py prepare`. {remedy}" if own else remedy
+            )
         else:
             yield ok(what, "resolves")
 

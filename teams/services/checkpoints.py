@@ -131,7 +131,7 @@ def installation_key() -> Ed25519PrivateKey:
 def ensure_key() -> Path | None:
     """Write a new installation key where the reference names a file that does not exist.
 
-    Returns the path when it wrote one. For `make setup` and `up`; any other reference is the
+    Returns the path when it wrote one. For `prepare` and `up`; any other reference is the
     operator's own.
     """
     pem = Ed25519PrivateKey.generate().private_bytes(

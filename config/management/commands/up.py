@@ -18,12 +18,10 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
 
-from approvals.services import artifacts
 from config import setup
 from config.demo import prerequisites
 from config.supervision import Child, Supervisor
 from guards.fronts.commands import prerequisite_missing
-from teams.services import checkpoints
 
 #: The demo's mail ports, the same at each start where they are free: mail clients stay set up.
 _MAIL_PORTS = (14143, 14993, 14587, 14465)
@@ -50,10 +48,7 @@ class Command(BaseCommand):
         _require(demo=options["demo"])
         if options["demo"]:
             _name_demo_owner()
-        call_command("migrate", verbosity=0, interactive=False)
-        call_command("check")
-        artifacts.ensure_key()
-        checkpoints.ensure_key()
+        call_command("prepare")
         self._create_operator()
         connections.close_all()
         os.environ.setdefault("LOG_LEVEL", "WARNING")  # the console shows the rest
