@@ -11,10 +11,12 @@ from unfold.decorators import display
 
 from guards import documents
 from guards.fronts.console import Act, PageAdmin, operator
+from pipelines import selectors
 from pipelines.models import Command, Rule, Stage
 from pipelines.services import commands as command_services
 
 SIGNATURE_LABELS = {
+    "does not run": "danger",
     "ok": "success",
     "missing": "warning",
     "invalid": "danger",
@@ -46,8 +48,9 @@ class CommandAdmin(PageAdmin):
 
     @display(description="Signature", ordering="signature_state", label=SIGNATURE_LABELS)
     def show_signature(self, command: Command) -> str:
-        """The state's word."""
-        return command.get_signature_state_display()
+        """The state's word, and whether it still holds: another owner may be named by now."""
+        said = command.get_signature_state_display()
+        return "does not run" if _hindrance(command) else said
 
     def acts(self) -> Mapping[str, Act]:
         """A signature that was made elsewhere is taken back here."""
@@ -69,6 +72,7 @@ class CommandAdmin(PageAdmin):
         return {
             "title": row.name,
             "sentence": SIGNATURES.get(row.signature_state, ""),
+            "hindrance": _hindrance(row),
             "canonical": documents.canonical(document).decode("utf-8", "replace"),
             "arguments": _declared(document.get("args")),
             "steps": [
@@ -79,6 +83,16 @@ class CommandAdmin(PageAdmin):
             "rules": list(Rule.objects.filter(calls__icontains=f'"{row.name}"')[:10]),
             "used": Stage.objects.filter(command=row.name).count(),
         }
+
+
+def _hindrance(command: Command) -> str:
+    """Why a command that was found to be signed would not run now; "" where it would, or was not.
+
+    What was found out is remembered for a minute, so that a list does not ask gpg for each row.
+    """
+    if command.signature_state != Command.SignatureState.OK:
+        return ""
+    return selectors.why_not_runnable(command)
 
 
 def _declared(args: Any) -> list[tuple[str, Mapping[str, Any]]]:
