@@ -160,6 +160,7 @@ class ContactAdmin(ServiceAdmin):
     form = ContactForm
     empty_state = "Add the people and systems whose mail your agents may see."
     empty_icon = "contacts"
+    next_step = "Now set its rights for an identity, and pin its key."
     list_display = ("address", "name", "show_kind", "show_rights", "show_keys")
     list_filter = ("is_pattern", "permissions__identity", "permissions__execute")
     search_fields = ("address", "name", "aliases__address", "pins__fingerprint", "notes")

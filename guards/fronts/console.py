@@ -74,12 +74,14 @@ def panels(page: str, request: HttpRequest, row: Model) -> list[Panel]:
 class ConsoleAdmin(ModelAdmin[Any]):
     """A list that an operator reads: nothing is added, changed or deleted through the admin itself.
 
-    `empty_state` says what to do when there is nothing yet. `actions` are off: acts are POST views.
+    `empty_state` says what to do when there is nothing yet. `next_step` says what to do with a new
+    row, whose page is then opened. `actions` are off: acts are POST views.
     """
 
     actions = None
     empty_state: str = "Nothing here yet."
     empty_icon: str = "inbox"
+    next_step: str = ""
     list_per_page = 50
     show_full_result_count = False
     list_filter_submit = False
@@ -104,6 +106,15 @@ class ConsoleAdmin(ModelAdmin[Any]):
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Whoever may view or change the model in Django's own terms may look."""
         return may_view(request, self.model)
+
+    def response_add(
+        self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """Back to the list, or on to the new row's page where there is a next step."""
+        if not self.next_step or {"_addanother", "_popup"} & set(request.POST):
+            return super().response_add(request, obj, post_url_continue)
+        messages.success(request, f"Added {obj}. {self.next_step}")
+        return HttpResponseRedirect(reverse(self._name("change"), args=[obj.pk]))
 
     def may_act(self, request: HttpRequest, word: str = "") -> bool:
         """Whoever has Django's change permission on the model may press its buttons.

@@ -144,6 +144,7 @@ class AccountAdmin(ConsoleAdmin):
     change_form_outer_before_template = "mail/account_state.html"
     empty_state = "Point one at any IMAP and SMTP server; its mail is then read, judged and shown."
     empty_icon = "alternate_email"
+    next_step = "Now test the connection."
     list_display = ("name", "identity", "show_server", "show_state", "last_success_at", "watched")
     list_filter = ("state", "provider", "identity")
     search_fields = ("name", "host", "username")
