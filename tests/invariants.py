@@ -16,9 +16,10 @@ from tests.documents.paths import ROOT
 _HEAD = """# Invariants, and the tests that hold them
 
 Twenty-five sentences that must stay true whatever arrives and whatever dies. The tests are found by
-their marker (`@pytest.mark.invariant`); this page is generated from them by `make docs`. Most
-have a control that takes the guard away and sees the fault happen. What a sentence asks beyond
-these tests stands under *not held yet*.
+their marker (`@pytest.mark.invariant`); this page is generated from them by `make docs`. Many have
+a control that takes the guard away and sees the fault happen. What a sentence asks beyond these
+tests stands under *not held yet*. All of them are short forms; of long ones, with thousands of
+mails and hundreds of kills, `make soak` has hardly any so far.
 """
 
 #: Number → name and sentence.
