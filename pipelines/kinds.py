@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PIPELINES = {
-    "pipeline.planned": "A pipeline was planned by {planner}: {commands}.",
+    "pipeline.planned": "A pipeline was planned by {planner}: {plan}.",
     "pipeline.queued": "A pipeline waits for its turn: {reason}.",
     "pipeline.running": "A worker took the pipeline.",
     "pipeline.waiting_approval": "The pipeline's reply waits for a person.",

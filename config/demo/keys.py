@@ -25,10 +25,13 @@ class KeyPair:
     public_key: bytes
 
     def sign(self, payload: bytes) -> openpgp.Signature:
-        """A detached signature over exactly these bytes."""
-        return openpgp.sign(
+        """A detached signature over exactly these bytes; no agent stays behind."""
+        signature = openpgp.sign(
             home=self.home, fingerprint=self.fingerprint, passphrase_ref="", payload=payload
         )
+        with _short_name(self.home) as short:
+            _stop_agent(short)
+        return signature
 
 
 def key_pair(home: Path, *, name: str, address: str) -> KeyPair:

@@ -219,15 +219,17 @@ def _first_pipe(message: Message, derived: _Derived) -> Mapping[str, Any]:
 
 
 def _announce(subject: Subject, pipeline: Pipeline) -> None:
-    commands = [call["command"] for call in pipeline.plan]
+    refused = pipeline.refused_rule
+    commands = [] if refused else [call["command"] for call in pipeline.plan]
     events.append_event(
         kind="pipeline.planned",
         subject=subject,
         actor="system",
         facts={
             "planner": pipeline.planner,
-            "commands": commands if not pipeline.refused_rule else [],
-            "refused": pipeline.refused_rule,
+            "commands": commands,
+            "refused": refused,
+            "plan": f"only an answer ({refused})" if refused else ", ".join(commands),
             "message": pipeline.message_id,
         },
     )

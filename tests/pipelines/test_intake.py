@@ -17,6 +17,7 @@ from pipelines.services import execution, intake, rules
 from pipelines.tasks import sweep, take_in
 from pipelines.types import CommandCall, Plan
 from teams.models import Event
+from teams.sentences import sentence
 from tests.pipelines.factories import OPERATOR, AccountFactory, MessageFactory, body
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +50,7 @@ def test_it_plans_takes_the_message_and_counts_the_hit_in_one_transaction(desk, 
     assert rule.hits == 1
     assert ReplayEntry.objects.get().subject_id == str(pipeline.pk)
     event = Event.objects.get(kind="pipeline.planned")
-    assert event.facts["commands"] == ["greet"]
+    assert (event.facts["commands"], event.facts["plan"]) == (["greet"], "greet")
 
 
 def test_a_message_is_taken_once(desk):
@@ -187,6 +188,8 @@ def test_a_missing_plan_still_makes_a_pipeline_that_only_answers(desk, server):
         "none",
     )
     assert [stage.command for stage in pipeline.stages.all()] == ["reply"]
+    event = Event.objects.get(kind="pipeline.planned")
+    assert sentence(event) == "A pipeline was planned by none: only an answer (no-plan)."
     assert "could not be completed" in body(server.sent[0].payload)
     assert server.sent[0].payload.lower().count(b"auto-submitted: auto-replied") == 1
 

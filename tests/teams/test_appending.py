@@ -220,13 +220,14 @@ def test_an_event_says_itself_in_a_sentence() -> None:
 
 
 def test_a_sentence_names_lists_and_rows_as_a_person_would() -> None:
-    planned = Event(
-        kind="pipeline.planned",
-        subject_type="pipelines.pipeline",
-        subject_id="0b9cf1de-0d14-4b3a-9a52-1a0c6b3d2f10",
-        facts={"planner": "rule:sum", "commands": ["factor", "sentence"]},
+    minted = Event(
+        kind="token.minted",
+        actor="operator:ada",
+        subject_type="guards.apitoken",
+        subject_id="7",
+        facts={"prefix": ["cs", "ab"]},
     )
-    assert sentence(planned) == "A pipeline was planned by rule:sum: factor, sentence."
+    assert sentence(minted) == "ada minted the API token cs, ab…."
     asked = Event(
         kind="approval.pending",
         actor="identity:ada",
