@@ -59,10 +59,10 @@ def held_replies() -> QuerySet[Hold]:
 
 
 def held_mail() -> QuerySet[Message]:
-    """Mail that was held and that nobody has looked into yet."""
+    """Mail that was held and that nobody has looked into or left as it is yet."""
     recent = timezone.now() - HELD_MAIL_ASKS_FOR
     return Message.objects.filter(
-        verdict="hold", revealed_at=None, received_at__gte=recent
+        verdict="hold", revealed_at=None, set_aside_at=None, received_at__gte=recent
     ).order_by("received_at")
 
 

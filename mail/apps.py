@@ -10,6 +10,7 @@ EVENT_KINDS = {
     "mail.quarantined": "Mail {number} of {account} was quarantined: {reason}.",
     "mail.trust-changed": "A message's trust changed from {old} to {new}: {reason}.",
     "mail.released": "Mail {number} of {account} was released by {actor}.",
+    "mail.set-aside": "{actor} left {messages} held messages of {account} as they are.",
     "account.added": "Account {account} was added by {actor}.",
     "account.changed": "Account {account} was changed by {actor}.",
     "account.disabled": "Account {account} was switched off by {actor}.",

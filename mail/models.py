@@ -204,6 +204,7 @@ class Message(models.Model):
     replay_key = models.CharField(max_length=64, blank=True)
     revealed_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
+    set_aside_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]

@@ -120,8 +120,13 @@ class MessageAdmin(PageAdmin):
         return f"{when} · {message.account.name}/{message.number}"
 
     def acts(self) -> Mapping[str, Act]:
-        """Reveal what is covered; let held work go on after all."""
-        return {"reveal": self.reveal, "release": self.release}
+        """Reveal what is covered; let held work go on after all; leave it held, and be done."""
+        return {
+            "reveal": self.reveal,
+            "release": self.release,
+            "set_aside": self.set_aside,
+            "set_aside_sender": self.set_aside_sender,
+        }
 
     def reveal(self, request: HttpRequest, object_id: str) -> str:
         """Uncover subject and text: a Decision of the operator's."""
@@ -134,6 +139,18 @@ class MessageAdmin(PageAdmin):
         if released.execution == Message.Execution.DUE:
             return "Released. It starts its work now."
         return "Released: it can be read. It starts no work."
+
+    def set_aside(self, request: HttpRequest, object_id: str) -> str:
+        """Seen, and left as it is: it no longer asks for anybody."""
+        message_services.set_aside(message_id=int(object_id), by=operator(request))
+        return "Left as it is. It stays held, and no longer asks for you."
+
+    def set_aside_sender(self, request: HttpRequest, object_id: str) -> str:
+        """The same for all that is held of this sender here."""
+        moved = message_services.set_aside(
+            message_id=int(object_id), whole_sender=True, by=operator(request)
+        )
+        return f"{moved} held messages of this sender stay as they are."
 
     def pages(self) -> list[URLPattern]:
         """The frame with its HTML, its parts, its raw source."""
@@ -158,6 +175,7 @@ class MessageAdmin(PageAdmin):
             "reading": reading,
             "raw_excerpt": reading.raw_excerpt if readable else "",
             "why_not": _why_not(row),
+            "asks": row.verdict == Verdict.HOLD and not (row.revealed_at or row.set_aside_at),
             "can_release": row.verdict == Verdict.HOLD and row.released_at is None,
             **_neighbours(row, reading),
         }

@@ -114,6 +114,7 @@ class Migration(migrations.Migration):
                 ('replay_key', models.CharField(blank=True, max_length=64)),
                 ('revealed_at', models.DateTimeField(blank=True, null=True)),
                 ('released_at', models.DateTimeField(blank=True, null=True)),
+                ('set_aside_at', models.DateTimeField(blank=True, null=True)),
                 ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='messages', to='mail.account')),
             ],
             options={

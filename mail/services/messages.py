@@ -1,9 +1,10 @@
-"""What becomes of a stored message afterwards: taken for execution, refused, revealed, released."""
+"""What becomes of a stored message afterwards: taken, refused, revealed, released."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from django.db.models import Q
 from django.utils import timezone
 
 from guards.exceptions import NotFound, Refused
@@ -80,6 +81,32 @@ def release(*, message_id: int, by: Asker) -> Message:
         _announce(message, by, starts)
         message.refresh_from_db()
     return message
+
+
+def set_aside(*, message_id: int, whole_sender: bool = False, by: Asker) -> int:
+    """An operator has seen that a message is held and leaves it so: it asks for nobody any more.
+
+    With `whole_sender` all that is held of the same sender in the same account. Returns how many;
+    trust, permission and what may be read stay exactly as they are.
+    """
+    if by.kind != "operator":
+        raise Refused("only an operator may leave held mail as it is", rule="no-permission")
+    message = _message(message_id)
+    same = Q(pk=message.pk)
+    if whole_sender and message.sender:
+        same |= Q(account=message.account, sender=message.sender)
+    with unit_of_work():
+        moved = Message.objects.filter(
+            same, verdict=Verdict.HOLD, revealed_at=None, set_aside_at=None
+        ).update(set_aside_at=timezone.now())
+        if moved:
+            append_event(
+                kind="mail.set-aside",
+                subject=records.subject_of(message),
+                actor=str(by),
+                facts={"account": message.account.name, "messages": moved},
+            )
+    return moved
 
 
 def _admit(message: Message, replay_key: str) -> None:

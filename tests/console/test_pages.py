@@ -77,6 +77,14 @@ def test_the_text_of_a_stranger_is_covered_and_can_be_revealed(console: Client, 
     assert reverse("admin:mail_message_reveal", args=[sample.stranger.pk]) in html
 
 
+def test_held_mail_that_was_seen_may_be_left_as_it_is(console: Client, sample: Sample):
+    url = reverse("admin:mail_message_set_aside_sender", args=[sample.stranger.pk])
+    assert url in page(console, "mail_message_change", sample.stranger.pk)
+    console.post(url)
+    html = page(console, "mail_message_change", sample.stranger.pk)
+    assert "Left as it is by a person" in html and url not in html
+
+
 def test_a_revealed_message_shows_its_text(console: Client, sample: Sample):
     console.post(reverse("admin:mail_message_reveal", args=[sample.stranger.pk]))
     assert "Click here" in page(console, "mail_message_change", sample.stranger.pk)
