@@ -191,8 +191,10 @@ class ApprovalAdmin(PageAdmin):
         pending = row.state == Approval.State.PENDING
         expired = pending and row.expires_at <= timezone.now()
         drifted = row.drifted or (selectors.drift(row) if pending and not expired else None)
+        effect = Effect.objects.filter(approval=row).first()
         return {
             "title": f"Review: {_kind_label(row.kind)}",
+            "moving": effect is not None and effect.phase in Effect.OUTSTANDING,
             "source": preview.pop("source", None),
             "fields": _fields(preview),
             "body": preview.get("text", ""),
@@ -201,7 +203,7 @@ class ApprovalAdmin(PageAdmin):
             "expired": expired,
             "drifted": drifted.replace("_", " ") if drifted else "",
             "can_decide": pending and not expired and not drifted and self.may_act(request),
-            "effect": Effect.objects.filter(approval=row).first(),
+            "effect": effect,
             "opened_ago": timezone.now() - row.created_at,
         }
 
@@ -289,6 +291,7 @@ class EffectAdmin(PageAdmin):
         unknown = row.phase == Effect.Phase.UNKNOWN
         return {
             "title": f"Effect: {_kind_label(row.kind)}",
+            "moving": row.phase in Effect.OUTSTANDING,
             "fields": _fields(preview),
             "body": preview.get("text", ""),
             "sentence": phase_sentence(row.phase),

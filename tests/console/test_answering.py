@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals import registry
 from approvals.models import Approval, Effect, Hold
-from approvals.services import artifacts
+from approvals.services import artifacts, effects
 from guards.types import Subject
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
@@ -62,6 +62,18 @@ def test_a_yes_to_anything_else_makes_none(console: Client, approval: Approval, 
     said = press(console, approval, "approve", digest=digest)
     assert len(said) == 1 and not said[0].startswith("Approved")
     assert not Effect.objects.exists()
+
+
+def test_the_page_looks_again_by_itself_until_the_act_has_ended(
+    console: Client, approval: Approval
+):
+    again = '<meta http-equiv="refresh"'
+    url = reverse("admin:approvals_approval_change", args=[approval.pk])
+    assert again not in console.get(url).content.decode()
+    press(console, approval, "approve", digest=approval.digest)
+    assert again in console.get(url).content.decode()
+    effects.dispatch(effect_id=Effect.objects.get().pk)
+    assert again not in console.get(url).content.decode()
 
 
 def test_a_second_click_makes_no_second_effect(console: Client, approval: Approval):
