@@ -64,9 +64,7 @@ def test_a_yes_to_anything_else_makes_none(console: Client, approval: Approval, 
     assert not Effect.objects.exists()
 
 
-def test_the_page_looks_again_until_the_act_has_ended(
-    console: Client, approval: Approval
-):
+def test_the_page_looks_again_until_the_act_has_ended(console: Client, approval: Approval):
     again = '<meta http-equiv="refresh"'
     url = reverse("admin:approvals_approval_change", args=[approval.pk])
     assert again not in console.get(url).content.decode()
