@@ -108,6 +108,7 @@ class Tailer:
     def _follow(self, stop: Flag, position: int | None) -> int:
         changes = _WATCHES[connection.vendor]()
         seen = selectors.head().seq if position is None else position
+        self._announce()  # what was committed before this look is news to those who wait already
         while not stop.is_set():
             seen = self._deliver(seen)
             changes(stop)

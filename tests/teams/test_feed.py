@@ -119,6 +119,18 @@ async def test_a_feed_begins_behind_its_cursor_and_goes_on_live(fill: Fill) -> N
         assert await events(socket, 2) == [5, 6]
 
 
+async def test_a_tailer_that_begins_late_wakes_those_who_wait_already(fill: Fill) -> None:
+    woken = asyncio.Event()
+    late = Tailer()
+    await in_database(fill)(3)
+    subscription = late.subscribe(woken.set)
+    try:
+        await asyncio.wait_for(woken.wait(), 10)
+    finally:
+        late.unsubscribe(subscription)
+        await asyncio.to_thread(late.join)
+
+
 async def test_without_a_cursor_it_begins_at_the_head(fill: Fill) -> None:
     _, secret = await in_database(minted)()
     await in_database(fill)(3)
