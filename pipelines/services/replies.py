@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 from django.utils import timezone
 
+from guards import queue
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
@@ -298,3 +299,5 @@ def _interrupt(pipeline: Pipeline, stage: Stage, reason: str, *, notice: bool) -
         },
         facts={"reason": reason},
     )
+    if notice:
+        queue.enqueue("pipelines.tasks.sweep")

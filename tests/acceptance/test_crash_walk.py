@@ -128,6 +128,7 @@ def _is_over(walk: Walk, message_id: str) -> bool:
     [(moving,)] = walk.rows(
         "SELECT (SELECT count(*) FROM approvals_effect WHERE phase IN ('intent', 'marked'))"
         " + (SELECT count(*) FROM mail_outbound WHERE status IN ('draft', 'queued', 'sending'))"
+        " + (SELECT count(*) FROM pipelines_pipeline WHERE notice_due)"
     )
     return pipelines == 1 and moving == 0
 

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from django_q.models import OrmQ
+from django_q.signing import SignedPackage
 
 from approvals.models import Approval, Effect, Hold
 from approvals.services import approvals, effects, holds
@@ -119,7 +121,9 @@ def test_failure_text_passes_the_policy_too_and_the_pipeline_ends_failed(desk, s
 
 
 @pytest.mark.parametrize("kept", ["a lost worker", "a person who gave it up"])
-def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(desk, server, kept):
+def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(
+    desk, server, kept, django_capture_on_commit_callbacks
+):
     hold_replies(desk)
     pipeline = run(desk)
     reply = replies.reply_of(pipeline.pk)
@@ -131,7 +135,10 @@ def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(desk, server, kep
     if kept == "a lost worker":
         past = timezone.now() - timedelta(minutes=1)
         Effect.objects.filter(pk=effect.pk).update(claimed_by="elsewhere:b:1:1", deadline=past)
-        assert effects.reconcile() == 1
+        with django_capture_on_commit_callbacks(execute=True):
+            assert effects.reconcile() == 1
+        tasks = [SignedPackage.loads(row.payload)["func"] for row in OrmQ.objects.all()]
+        assert "pipelines.tasks.sweep" in tasks  # the requester hears of it at once
     else:
         effects.cancel(effect_id=effect.pk, by=OPERATOR, reason="on second thought")
 
