@@ -11,6 +11,7 @@ from pathlib import Path as Folder
 from typing import Any
 
 import pytest
+from asgiref.sync import SyncToAsync
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from channels.sessions import SessionMiddlewareStack
@@ -48,6 +49,8 @@ def real_database(transactional_db: None, tmp_path: Folder) -> Iterator[None]:
     with shared(tmp_path):
         yield
         tailer.join()
+        # Every coroutine's database is reached from one thread, which outlives the test.
+        SyncToAsync.single_thread_executor.submit(connections.close_all).result()
         assert tailer._thread is None, "a socket is still open"
 
 
