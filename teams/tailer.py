@@ -62,7 +62,7 @@ class Tailer:
         subscription = Subscription(asyncio.get_running_loop(), listener)
         with self._lock:
             self._subscriptions.add(subscription)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._ending = [thread for thread in self._ending if thread.is_alive()]
                 self._stop = Flag()
                 self._thread = Thread(
@@ -101,6 +101,9 @@ class Tailer:
                 position = self._follow(stop, position)
             except DatabaseError:
                 logger.warning("the event tailer lost its database, and connects again")
+                stop.wait(PAUSE_SECONDS)
+            except Exception:
+                logger.exception("the event tailer stumbled, and begins again")
                 stop.wait(PAUSE_SECONDS)
             finally:
                 connection.close()

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from django.db import connections
 from django.db.utils import load_backend
@@ -48,6 +49,16 @@ def _point_at(path: str) -> None:
     backend = load_backend(configured["ENGINE"])
     connections["default"] = backend.DatabaseWrapper(configured | {"NAME": path}, "default")
     connections["default"].ensure_connection()  # alone: switching to WAL waits for nobody
+
+
+def url() -> str:
+    """The address of the database that tests use right now, for a process of its own."""
+    used = connections["default"].settings_dict
+    if connections["default"].vendor == "sqlite":
+        return f"sqlite:///{used['NAME']}"
+    who = ":".join(quote(str(used[part]), safe="") for part in ("USER", "PASSWORD") if used[part])
+    where = f"{used['HOST']}:{used['PORT']}" if used["PORT"] else used["HOST"]
+    return f"postgres://{who}@{where}/{used['NAME']}"
 
 
 def forked(work: Callable[[], None]) -> int:

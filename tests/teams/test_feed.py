@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path as Folder
@@ -33,7 +34,8 @@ from teams.models import Event
 from teams.routing import websocket_urlpatterns
 from teams.tailer import Tailer, tailer
 from teams.window import Window
-from tests.databases import exit_of, forked, shared
+from tests import databases
+from tests.databases import shared
 from tests.teams.conftest import Fill
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -157,22 +159,46 @@ async def test_a_frame_says_everything_about_its_event(fill: Fill) -> None:
     assert event["project"] == "apollo"
 
 
+_WRITER = """
+import sys, django
+django.setup()
+from guards.services.units import unit_of_work
+from guards.types import Subject
+from teams.services.events import append_event
+print("ready", flush=True)
+sys.stdin.read(1)
+for name in "abc":
+    with unit_of_work():
+        append_event(
+            kind="project.changed", subject=Subject("teams.project", name), actor="operator:ada",
+            facts={"slug": name},
+        )
+"""
+
+
 @pytest.mark.invariant(25)
 @pytest.mark.fault("feed-04")
-async def test_it_sees_events_of_other_processes(fill: Fill) -> None:
+async def test_it_sees_events_of_other_processes() -> None:
     """Without Redis and without a channel layer: what another process commits arrives."""
-    start, go = os.pipe()
-
-    def work() -> None:
-        os.read(start, 1)
-        fill(3)
-
-    writer = forked(work)  # before there are threads: a fork takes none of them along
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _WRITER,
+        env={
+            **os.environ,
+            "DATABASE_URL": await in_database(databases.url)(),
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        },
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert writer.stdin is not None and writer.stdout is not None
+    assert await writer.stdout.readline() == b"ready\n"
     _, secret = await in_database(minted)()
     async with feed("", bearer(secret)) as socket:
-        os.write(go, b".")
+        await writer.communicate(b".")
         assert await events(socket, 3) == [2, 3, 4]
-    assert exit_of(writer) == 0
+    assert writer.returncode == 0
 
 
 @pytest.mark.invariant(25)
