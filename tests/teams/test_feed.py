@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path as Folder
+from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -134,6 +135,29 @@ async def test_a_tailer_that_begins_late_wakes_those_who_wait_already(fill: Fill
     finally:
         late.unsubscribe(subscription)
         await asyncio.to_thread(late.join)
+
+
+async def test_a_tailer_that_stumbles_begins_again_and_wakes(fill: Fill) -> None:
+    """What is no error of the database must not leave every socket of the process without news."""
+    woken = asyncio.Event()
+
+    class Stumbling(Tailer):
+        stumbles = 1
+
+        def _follow(self, stop: Flag, position: int | None) -> int:
+            if self.stumbles:
+                self.stumbles -= 1
+                raise RuntimeError("something unforeseen")
+            return super()._follow(stop, position)
+
+    late = Stumbling()
+    subscription = late.subscribe(woken.set)
+    try:
+        await asyncio.wait_for(woken.wait(), 10)
+    finally:
+        late.unsubscribe(subscription)
+        await asyncio.to_thread(late.join)
+    assert late.stumbles == 0
 
 
 async def test_without_a_cursor_it_begins_at_the_head(fill: Fill) -> None:
