@@ -241,6 +241,50 @@ EXECUTE_MAX_AGE_HOURS = env.int("EXECUTE_MAX_AGE_HOURS", default=24)
 # elsewhere, and the owner's signature is what keeps out the rest. Name single files to allow less.
 ALLOWED_BINARIES = env.list("ALLOWED_BINARIES", default=["/usr/bin", "/bin"])
 
+# A JSON file that adds to, or replaces, the lists of options that listed programs may be given.
+SAFE_OPTIONS_FILE = env.str("SAFE_OPTIONS_FILE", default="")
+
+# --- Pipelines ------------------------------------------------------------------------------------
+
+# Where each pipeline has its own directory for attachments and files of its stages.
+PIPELINES_DIR = Path(env.str("PIPELINES_DIR", default=str(DATA_DIR / "pipelines")))
+# How long a directory outlives its pipeline, in hours. 0 removes it at once.
+PIPELINE_FILES_RETENTION_HOURS = env.int("PIPELINE_FILES_RETENTION_HOURS", default=0)
+# Tell the requester that work goes on when a pipeline takes longer, in seconds. 0: never.
+ACKNOWLEDGE_AFTER_SECONDS = env.int("ACKNOWLEDGE_AFTER_SECONDS", default=0)
+
+# --- Workers (the `claude` runner) ----------------------------------------------------------------
+
+# The Claude Code program, as a name or a full path.
+CLAUDE_BINARY = env.str("CLAUDE_BINARY", default="claude")
+# Secret reference of the API key that workers use. They get this key and no other.
+CLAUDE_API_KEY_REF = env.str("CLAUDE_API_KEY_REF", default="claude-api-key")
+# Where workers reach the Messages API. Empty: Anthropic's own address.
+CLAUDE_BASE_URL = env.str("CLAUDE_BASE_URL", default="")
+# Which model workers use. Empty: the program's own choice.
+CLAUDE_MODEL = env.str("CLAUDE_MODEL", default="")
+# Hosts (HOST or HOST:PORT) that workers may reach beside the Messages API and our MCP server.
+CLAUDE_ALLOWED_HOSTS = env.list("CLAUDE_ALLOWED_HOSTS", default=[])
+# `required` starts no worker with tools of its own outside a bubblewrap sandbox. `off` does, and is
+# warned about: such a worker can read and write whatever this account can.
+CLAUDE_SANDBOX = env.str("CLAUDE_SANDBOX", default="required")
+# Where workers have their own HOME and their prompt, one directory a mission.
+MISSIONS_DIR = Path(env.str("MISSIONS_DIR", default=str(DATA_DIR / "missions")))
+# Where workers reach our own MCP server.
+MCP_URL = env.str("MCP_URL", default="http://127.0.0.1:8000/mcp")
+# A JSON file with further MCP servers that commands may name in `mcp_servers`.
+MCP_SERVERS_FILE = env.str("MCP_SERVERS_FILE", default="")
+# US dollars that missions of one identity, or of one command, may cost a day (UTC).
+MISSION_DAILY_USD_PER_IDENTITY = env.float("MISSION_DAILY_USD_PER_IDENTITY", default=50.0)
+MISSION_DAILY_USD_PER_COMMAND = env.float("MISSION_DAILY_USD_PER_COMMAND", default=25.0)
+# How long a worker's question to the owner stays open, in days.
+TOOL_CALL_APPROVAL_DAYS = env.int("TOOL_CALL_APPROVAL_DAYS", default=7)
+
+# Who plans for mail that no rule matches: `claude` (a bounded mission, it costs money), or nobody.
+PLANNER = env.str("PLANNER", default="")
+PLANNER_MAX_USD = env.float("PLANNER_MAX_USD", default=0.5)
+PLANNER_MAX_TURNS = env.int("PLANNER_MAX_TURNS", default=6)
+
 # --- Mail -----------------------------------------------------------------------------------------
 
 # Messages above this size are stored by header with a marker, in bytes.

@@ -12,7 +12,7 @@ class PipelinesConfig(AppConfig):
 
     def ready(self) -> None:
         """Register what others ask registries for."""
-        from guards.registry import refuse_update, register_scopes
+        from guards.registry import append_only, frozen_columns, refuse_update, register_scopes
         from pipelines import checks, kinds, receivers, registry, tasks
         from pipelines.runners.cli import CliRunner
         from pipelines.services.rules import RulePlanner
@@ -21,8 +21,22 @@ class PipelinesConfig(AppConfig):
         register_event_kinds("pipelines", kinds.PIPELINES)
         register_scopes(
             "pipelines",
-            {"pipelines:read": "Read pipelines, stages, commands and rules of this identity."},
+            {
+                "pipelines:read": "Read pipelines, stages, missions, commands and rules.",
+                "mission:work": "Read one mission's contract and hand in its result.",
+            },
         )
+        for label in ("MissionResult", "Reflection", "MissionEvent"):
+            append_only(f"pipelines.{label}")
+        frozen_columns(
+            "pipelines.Mission",
+            (
+                *("pipeline", "stage", "attempt", "command", "digest", "contract"),
+                *("contract_sha256", "write_set", "rounds", "max_usd"),
+                *("worker", "evaluator", "evaluator_digest", "opened_at"),
+            ),
+        )
+        frozen_columns("pipelines.ToolCall", ("mission", "round", "tool", "input", "digest"))
         refuse_update(
             "pipelines.Command",
             "command_serial_never_goes_back",

@@ -57,3 +57,33 @@ class ClaimLost(Conflict):
     """Somebody else holds this work now; nothing more may be recorded under the old claim."""
 
     code = "claim-lost"
+
+
+class StageMustWait(Conflict):
+    """A stage cannot begin just now; its pipeline goes back into the queue."""
+
+    code = "stage-must-wait"
+
+
+class MissionRefused(Refused):
+    """A mission may not do this; `rule` says why."""
+
+    code = "mission-refused"
+
+
+class ContractInvalid(InvalidInput):
+    """A mission's contract, result or reflection does not have its exact form."""
+
+    code = "mission-document-invalid"
+
+
+class FilesRefused(InvalidInput):
+    """A file of the pipe lies where none may lie, is missing, or is too large."""
+
+    code = "files-refused"
+
+
+class SandboxMissing(CountersignError):
+    """What would confine this command's worker is not there, so it does not start."""
+
+    code = "sandbox-missing"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from pipelines.exceptions import RunnerMissing
 from pipelines.types import CommandSpec, Job, Plan, PlanningRequest, RunResult
@@ -29,8 +30,31 @@ class Runner(Protocol):
         """What will run, as argument vectors, for the record. ArgumentInvalid refuses the stage."""
         ...
 
+    def prepare(self, job: Job) -> None:
+        """Make what the run needs on record, while the stage is claimed and nothing has started.
+
+        StageMustWait puts the pipeline back into the queue; another CountersignError fails it.
+        """
+        ...
+
     def run(self, job: Job) -> RunResult:
         """Carry it out within the command's timeout. Never raises for what the child does."""
+        ...
+
+
+class BuiltIn(Runner, Protocol):
+    """A command that the program brings itself: no document, no signature, its own spec."""
+
+    #: The command as planning and the executor see it; its name is reserved (DES-029).
+    spec: CommandSpec
+    #: Whether a planner may name it.
+    plannable: bool
+
+    def adopt(self, pipeline_id: UUID, stage_id: int, output: bytes) -> None:
+        """What the output changes beside the pipe; joins the transaction that records its end.
+
+        A CountersignError rolls that back and fails the stage. Database only.
+        """
         ...
 
 
@@ -64,6 +88,19 @@ def runner(name: str) -> Runner:
 def runner_names() -> frozenset[str]:
     """All installed runners."""
     return frozenset(_runners)
+
+
+_built_in: dict[str, BuiltIn] = {}
+
+
+def register_built_in(command: BuiltIn) -> None:
+    """Make a built-in command known under its name."""
+    _built_in[command.spec.name] = command
+
+
+def built_in(name: str) -> BuiltIn | None:
+    """The built-in command of that name."""
+    return _built_in.get(name)
 
 
 def register_planner(planner: Planner) -> None:

@@ -15,7 +15,7 @@ from guards import secrets
 from guards.exceptions import CountersignError
 from pipelines import schema, write_sets
 from pipelines.schema import Problem, field_path
-from pipelines.types import ArgumentSpec, ArgumentType, CommandSpec, StepSpec
+from pipelines.types import ArgumentSpec, ArgumentType, Budget, CommandSpec, StepSpec
 
 #: Seconds that a stage may take when its command says nothing.
 DEFAULT_TIMEOUT = {"cli": 30.0, "claude": 1800.0}
@@ -60,7 +60,15 @@ def _build(document: Mapping[str, Any]) -> CommandSpec:
         project=document.get("project", ""),
         steps=_steps(document),
         document=document,
+        prompt=document.get("prompt", ""),
+        budget=_budget(document.get("budget")),
+        mcp_servers=tuple(document.get("mcp_servers", ())),
+        tools=tuple(document.get("tools", ())),
     )
+
+
+def _budget(entry: Mapping[str, Any] | None) -> Budget | None:
+    return None if entry is None else Budget(**entry)
 
 
 def _argument(entry: Mapping[str, Any]) -> ArgumentSpec:

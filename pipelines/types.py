@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -90,6 +91,16 @@ class StepSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a `claude` command may cost: rounds, turns of one round, US dollars of all rounds."""
+
+    rounds: int = 1
+    reflection_after_each: bool = False
+    max_usd: float = 5.0
+    max_turns: int = 50
+
+
+@dataclass(frozen=True, slots=True)
 class CommandSpec:
     """A command document read with its defaults. `document` is what was signed.
 
@@ -116,6 +127,10 @@ class CommandSpec:
     project: str
     steps: tuple[StepSpec, ...]
     document: Mapping[str, Any]
+    prompt: str = ""
+    budget: Budget | None = None
+    mcp_servers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
 
     def argument(self, name: str) -> ArgumentSpec | None:
         """The declared argument of that name."""
@@ -185,12 +200,21 @@ class RuleTrial:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a runner gets for one stage: the command, its checked arguments, the pipe's JSON."""
+    """What a runner gets for one stage: the command, its checked arguments, the pipe's JSON.
+
+    Files in `pipe` have absolute paths. `directory` is the pipeline's own directory, where files of
+    a stage are left; `workplace` is where the stage works: its project's root, or that directory.
+    `stage` is the stage's row, 0 where nothing is recorded (a dry run); `attempt` counts its runs.
+    """
 
     spec: CommandSpec
     args: Mapping[str, Any]
     pipe: bytes
     pipeline: str
+    stage: int = 0
+    attempt: int = 1
+    directory: Path | None = None
+    workplace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +223,9 @@ class RunResult:
 
     `output` is its standard output (at most 1 MB), `error` what went wrong in one sentence for the
     operator, `stderr` the tail of its standard error. `exit_code` is None when nothing ran.
-    `usage` is what it cost (`turns`, `usd`), where a runner knows.
+    `usage` is what it cost (`turns`, `usd`), where a runner knows. `incomplete`: the program ended
+    well but handed in no whole result. `waiting`: it asked for something that only a person may
+    allow, and goes on when that is answered. `retriable`: another run could end otherwise.
     """
 
     ok: bool
@@ -208,6 +234,9 @@ class RunResult:
     error: str = ""
     stderr: str = ""
     usage: Mapping[str, float] = field(default_factory=dict)
+    incomplete: bool = False
+    waiting: bool = False
+    retriable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

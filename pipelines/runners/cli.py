@@ -34,6 +34,9 @@ class CliRunner:
             for step in job.spec.steps
         ]
 
+    def prepare(self, job: Job) -> None:
+        """Nothing: a program needs no contract."""
+
     def run(self, job: Job) -> RunResult:
         """Run to the end, within the command's timeout over the whole chain."""
         try:

@@ -1,4 +1,4 @@
-"""The tables of pipelines: signed commands, rules that plan, and work as it went."""
+"""Work as it went: pipelines, their stages, and the executor's turn."""
 
 from __future__ import annotations
 
@@ -9,88 +9,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 
-class Command(models.Model):
-    """One command as its document says it: `document` is the explicitly set fields, as signed.
-
-    The row counts for nothing by itself: the signature is checked over `document` at load and
-    again at each execution (DES-034). `digest` is SHA-256 of the canonical bytes; `serial` and
-    `runner` repeat the document for lists.
-    """
-
-    class SignatureState(models.TextChoices):
-        OK = "ok"
-        MISSING = "missing"
-        INVALID = "invalid"
-        WRONG_KEY = "wrong-key", "wrong key"
-        EXPIRED_KEY = "expired-key", "expired key"
-        OPERATIONAL = "operational", "could not be checked"
-
-    name = models.SlugField(max_length=64, unique=True)
-    document = models.JSONField()
-    signature = models.TextField(blank=True)
-    digest = models.CharField(max_length=64)
-    serial = models.PositiveIntegerField(default=0)
-    highest_serial = models.PositiveIntegerField(default=0)
-    highest_digest = models.CharField(max_length=64, blank=True)
-    runner = models.CharField(max_length=8, default="claude")
-    description = models.TextField(blank=True)
-    signature_state = models.CharField(
-        max_length=12, choices=SignatureState.choices, default=SignatureState.MISSING
-    )
-    signature_detail = models.CharField(max_length=500, blank=True)
-    checked_at = models.DateTimeField(null=True, blank=True)
-    loaded_from = models.CharField(max_length=500, blank=True)
-    updated_at = models.DateTimeField(auto_now=True)
-
-    class Meta:
-        ordering = ["name"]
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class Rule(models.Model):
-    """One planning rule: who, what the executable text says, and which calls follow.
-
-    `sender` is an exact address, a glob or empty (anybody who may execute). `kind` says how
-    `match` is read: plain words that must all occur, or a linear-time regular expression
-    (google-re2). `calls` is a list of `{"command": …, "args": {name: value | {"group": NAME}}}`.
-    """
-
-    class Kind(models.TextChoices):
-        WORDS = "words", "all of these words"
-        REGEX = "regex", "regular expression (RE2)"
-
-    name = models.SlugField(max_length=64, unique=True)
-    position = models.PositiveIntegerField(default=100)
-    is_active = models.BooleanField(default=True)
-    identity = models.ForeignKey(
-        "guards.Identity",
-        on_delete=models.CASCADE,
-        null=True,
-        blank=True,
-        related_name="rules",
-    )
-    sender = models.CharField(max_length=254, blank=True)
-    kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.WORDS)
-    match = models.TextField()
-    calls = models.JSONField(default=list)
-    hits = models.PositiveIntegerField(default=0, editable=False)
-    last_hit_at = models.DateTimeField(null=True, blank=True, editable=False)
-
-    class Meta:
-        ordering = ["position", "id"]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class Pipeline(models.Model):
     """One message's work, from plan to reply. `error` is for the operator and never mailed.
 
     `failing` says that a stage has failed and only the reply is left. `notice_due` is the outbox
     of the fixed text after an interruption: set with it in one transaction, cleared once the mail
-    is under way.
+    is under way. `resumptions` counts how often an operator had it go on after an interruption.
+    `acknowledged_at` is when the requester was told that it takes a while. `files_at` is when its
+    own directory was filled with the message's attachments.
     """
 
     class Status(models.TextChoices):
@@ -126,6 +52,9 @@ class Pipeline(models.Model):
     error = models.TextField(blank=True)
     failing = models.BooleanField(default=False)
     notice_due = models.BooleanField(default=False)
+    resumptions = models.PositiveIntegerField(default=0)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    files_at = models.DateTimeField(null=True, blank=True)
     claimed_by = models.CharField(max_length=200, blank=True)
     fence = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
