@@ -208,8 +208,9 @@ class Permission(models.Model):
 class ApiToken(models.Model):
     """A bearer token: shown once, kept as a SHA-256 with its visible prefix.
 
-    `holder` is the opaque reference of whom it belongs to (an identity now; seats, agents and
-    missions come with their apps). `scopes` is a list of scope names; `project` a slug or empty.
+    `holder` is the opaque reference of the one row that it belongs to and counts for, such as a
+    mission; empty for the operator's own. `scopes` is a list of scope names; `project` a slug or
+    empty.
     """
 
     prefix = models.CharField(max_length=16, unique=True)

@@ -144,17 +144,19 @@ def latest_heartbeat(role: str) -> Heartbeat | None:
 
 
 def sees_everything(token: ApiToken) -> bool:
-    """Whether a token is bound to neither an identity nor a project."""
-    return token.identity_id is None and not token.project
+    """Whether a token is bound to neither an identity nor a project, and to no one row."""
+    return token.identity_id is None and not token.project and not token.holder_type
 
 
 def identities_for(token: ApiToken) -> QuerySet[Identity]:
     """The identities that a token may look at: its own, or all where it belongs to none.
 
     Mail, decisions and contacts belong to identities and to no project: the token of a project that
-    belongs to no identity sees none of them.
+    belongs to no identity sees none of them, and neither does one that a single row holds.
     """
     identities = Identity.objects.order_by("pk")
+    if token.holder_type:
+        return identities.none()
     if token.identity_id is not None:
         return identities.filter(pk=token.identity_id)
     return identities.none() if token.project else identities
@@ -174,7 +176,7 @@ def contacts_for(token: ApiToken) -> QuerySet[Contact]:
     if not sees_everything(token):
         rights = rights.filter(identity__in=identities_for(token))
     contacts = Contact.objects.all()
-    if token.project and token.identity_id is None:
+    if token.holder_type or (token.project and token.identity_id is None):
         contacts = contacts.none()
     return contacts.prefetch_related(
         "aliases",

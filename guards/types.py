@@ -95,6 +95,7 @@ class Refusal(StrEnum):
     """The rules of refusals that answer no question about a subject, as `rule` of an error."""
 
     OPERATOR_ONLY = "operator-only"
+    SYSTEM_ONLY = "system-only"
     PATTERN_READ_ONLY = "pattern-read-only"
     PATTERN_TOO_WIDE = "pattern-too-wide"
     PATTERN_HOLDS_NO_KEY = "pattern-holds-no-key"
@@ -102,6 +103,7 @@ class Refusal(StrEnum):
     ADDRESS_TAKEN = "address-taken"
     KEY_TAKEN = "key-taken"
     OTHER_IDENTITY = "other-identity"
+    OTHER_HOLDER = "other-holder"
     TOKEN_MISSING = "token-missing"  # noqa: S105
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
     TOKEN_REVOKED = "token-revoked"  # noqa: S105

@@ -6,17 +6,18 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
 
 from guards import registry, storable
-from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated
+from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, Refused
 from guards.models import ApiToken, Identity
 from guards.services.authority import require_operator
 from guards.services.units import unit_of_work
 from guards.signals import token_changed
-from guards.types import Asker, Refusal
+from guards.types import SYSTEM, Asker, Refusal, Subject
 
 #: A token reads `cs_<8 hex>_<43 characters>`: the part before the second `_` is shown in lists.
 _MARK = "cs_"
@@ -40,9 +41,55 @@ def mint(
     Announces `token_changed` (`minted`).
     """
     require_operator(by=by, act="mint a token")
+    return _make(
+        label=label,
+        scopes=scopes,
+        expires_at=expires_at,
+        by=by,
+        identity=identity,
+        project=storable.line(project, field="project", most=64),
+    )
+
+
+def mint_for(
+    *,
+    holder: Subject,
+    label: str,
+    scopes: Iterable[str],
+    identity: Identity | None,
+    expires_at: datetime,
+    by: Asker,
+) -> tuple[ApiToken, str]:
+    """Make a token that belongs to a row, such as a mission, and counts for that row only.
+
+    The program alone makes such tokens, always with an expiry; `revoke_for` ends them with their
+    row. One that has a holder reads no mail, contact or decision of its identity, which only says
+    whose switch turns it off. The second value is the secret. Announces `token_changed`.
+    """
+    _require_system(by=by, act="mint a token for a row")
+    if not holder.type or not holder.id:
+        raise InvalidInput("name the row that holds the token", field="holder")
+    return _make(
+        label=label,
+        scopes=scopes,
+        expires_at=expires_at,
+        by=by,
+        identity=identity,
+        holder_type=holder.type,
+        holder_id=holder.id,
+    )
+
+
+def _make(
+    *,
+    label: str,
+    scopes: Iterable[str],
+    expires_at: datetime | None,
+    by: Asker,
+    **belongs: Any,
+) -> tuple[ApiToken, str]:
     wanted = sorted(set(scopes))
     named = storable.line(label, field="label", most=200)
-    place = storable.line(project, field="project", most=64)
     _check(named, wanted, expires_at)
     prefix = _MARK + secrets.token_hex(4)
     secret = f"{prefix}_{secrets.token_urlsafe(32)}"
@@ -51,11 +98,10 @@ def mint(
             prefix=prefix,
             digest=_digest(secret),
             label=named,
-            identity=identity,
             scopes=wanted,
-            project=place,
             created_by=str(by),
             expires_at=expires_at,
+            **belongs,
         )
         token_changed.send(sender=ApiToken, token=token, change="minted")
     return token, secret
@@ -65,14 +111,26 @@ def revoke(*, token: ApiToken, by: Asker) -> ApiToken:
     """End a token now. AlreadyDecided when that was done before. Announces `token_changed`."""
     require_operator(by=by, act="revoke a token")
     with unit_of_work():
-        moved = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(
-            revoked_at=timezone.now()
-        )
-        if not moved:
+        if not _end(token):
             raise AlreadyDecided(f"token {token.prefix} was revoked before")
+    return token
+
+
+def revoke_for(*, holder: Subject) -> int:
+    """End every token of a row now; how many counted until then. Announces each."""
+    with unit_of_work():
+        living = ApiToken.objects.filter(
+            holder_type=holder.type, holder_id=holder.id, revoked_at=None
+        )
+        return sum(_end(token) for token in list(living))
+
+
+def _end(token: ApiToken) -> bool:
+    moved = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    if moved:
         token.refresh_from_db()
         token_changed.send(sender=ApiToken, token=token, change="revoked")
-    return token
+    return bool(moved)
 
 
 def authenticate(secret: str) -> ApiToken:
@@ -100,6 +158,17 @@ def require_valid(token: ApiToken) -> None:
         raise NotAuthenticated(
             f"identity {token.identity.handle} is switched off", rule=Refusal.TOKEN_REVOKED
         )
+
+
+def require_holder(token: ApiToken, *, holder: Subject) -> None:
+    """Refuse a token that does not belong to exactly this row."""
+    if (token.holder_type, token.holder_id) != (holder.type, holder.id):
+        raise Refused(f"this token does not belong to {holder}", rule=Refusal.OTHER_HOLDER)
+
+
+def _require_system(*, by: Asker, act: str) -> None:
+    if by != SYSTEM:
+        raise Refused(f"only the program itself may {act}", rule=Refusal.SYSTEM_ONLY)
 
 
 def _check(label: str, scopes: list[str], expires_at: datetime | None) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from guards import selectors
 from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, Refused
-from guards.models import ApiToken
+from guards.models import ApiToken, Identity
 from guards.services import identities, tokens
 from guards.signals import token_changed
-from guards.types import Asker, Refusal
-from tests.guards.factories import OPERATOR, IdentityFactory
+from guards.types import SYSTEM, Asker, Refusal, Subject
+from tests.guards.factories import OPERATOR, ContactFactory, IdentityFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +115,83 @@ def test_both_changes_are_announced() -> None:
     finally:
         token_changed.disconnect(listen)
     assert heard == ["minted", "revoked"]
+
+
+# --- Tokens of one row ----------------------------------------------------------------------------
+
+MISSION = Subject("pipelines.mission", "4711")
+TOMORROW = timedelta(days=1)
+
+
+def _minted_for(holder: Subject = MISSION, **changes: Any) -> tuple[ApiToken, str]:
+    fields: dict[str, Any] = {
+        "label": "a row's own",
+        "scopes": SCOPES,
+        "identity": IdentityFactory(),
+        "expires_at": timezone.now() + TOMORROW,
+        "by": SYSTEM,
+        **changes,
+    }
+    return tokens.mint_for(holder=holder, **fields)
+
+
+def test_a_rows_token_dies_with_its_row_and_no_other_does() -> None:
+    _, first = _minted_for()
+    _, second = _minted_for()
+    _, other = _minted_for(Subject("pipelines.mission", "4712"))
+    own, mine = tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR)
+    assert tokens.revoke_for(holder=MISSION) == 2
+    assert tokens.revoke_for(holder=MISSION) == 0
+    for secret in (first, second):
+        with pytest.raises(NotAuthenticated) as refused:
+            tokens.authenticate(secret)
+        assert refused.value.rule == Refusal.TOKEN_REVOKED
+    assert tokens.authenticate(other).holder_id == "4712"
+    assert tokens.authenticate(mine) == own
+
+
+def test_a_rows_token_sees_nothing_of_its_identity() -> None:
+    token, _ = _minted_for(identity=(identity := IdentityFactory()))
+    ContactFactory()
+    own, _ = tokens.mint(label="ci", scopes=SCOPES, identity=identity, by=OPERATOR)
+    assert not selectors.sees_everything(token)
+    assert not selectors.identities_for(token).exists()
+    assert not selectors.contacts_for(token).exists()
+    assert not selectors.sees_everything(_minted_for(identity=None)[0])
+    assert selectors.identities_for(own).get() == identity
+    assert selectors.contacts_for(own).exists()
+
+
+def test_a_rows_token_counts_for_that_row_only() -> None:
+    token, _ = _minted_for()
+    tokens.require_holder(token, holder=MISSION)
+    for other in (Subject("pipelines.mission", "4712"), Subject("mail.message", "4711")):
+        with pytest.raises(Refused) as refused:
+            tokens.require_holder(token, holder=other)
+        assert refused.value.rule == Refusal.OTHER_HOLDER
+    with pytest.raises(Refused):
+        tokens.require_holder(
+            tokens.mint(label="ci", scopes=SCOPES, by=OPERATOR)[0], holder=MISSION
+        )
+
+
+@pytest.mark.parametrize("by", [OPERATOR, Asker("token", "cs_00000000"), Asker("identity", "ada")])
+def test_only_the_program_mints_for_a_row(by: Asker) -> None:
+    with pytest.raises(Refused) as refused:
+        _minted_for(by=by)
+    assert refused.value.rule == Refusal.SYSTEM_ONLY
+    assert not ApiToken.objects.exists()
+
+
+def test_a_rows_token_needs_its_row() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        _minted_for(Subject("pipelines.mission", ""))
+    assert refused.value.field == "holder"
+
+
+def test_a_rows_token_dies_when_its_identity_is_switched_off() -> None:
+    token, secret = _minted_for()
+    assert tokens.authenticate(secret) == token
+    Identity.objects.update(is_active=False)
+    with pytest.raises(NotAuthenticated):
+        tokens.authenticate(secret)
