@@ -3,7 +3,7 @@
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends gnupg gpgv \
+    && apt-get install --yes --no-install-recommends gnupg gpgv bubblewrap \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/countersign

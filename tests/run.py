@@ -19,6 +19,8 @@ _SERVICES = {
     "dovecot": "dovecot-imapd",
     "postgres": "postgresql",
     "redis-server": "redis-server",
+    "bwrap": "bubblewrap",
+    "claude": "none; requirements/test.txt brings it",
     "chromium": "chromium",
     "chromedriver": "chromium-driver",
 }

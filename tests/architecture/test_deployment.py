@@ -54,3 +54,19 @@ def test_documents_name_only_commands_that_exist():
     }
     assert len(named) > 20
     assert sorted((page, word) for page, word in named if word not in get_commands()) == []
+
+
+def test_only_the_worker_may_make_the_namespaces_that_its_sandbox_needs():
+    units = {unit.stem.removeprefix("countersign-"): unit.read_text() for unit in UNITS}
+    allowed = re.findall(r"^RestrictNamespaces=(.+)$", units["worker"], re.MULTILINE)
+    assert [set(line.split()) >= {"user", "mnt", "pid", "net", "ipc"} for line in allowed] == [True]
+    assert "NoNewPrivileges=yes" in units["worker"]
+    for covering in ("ProtectKernelTunables=", "ProtectProc=", "ProtectKernelLogs="):
+        assert f"\n{covering}" not in units["worker"], f"{covering} covers /proc: bubblewrap fails"
+    for name in ("web", "watcher"):
+        assert "\nRestrictNamespaces=yes\n" in units[name]
+
+
+def test_what_ci_installs_the_image_and_the_list_of_presence_agree_on_bubblewrap():
+    assert "bubblewrap" in DOCKERFILE
+    assert " bubblewrap " in (ROOT / ".ci" / "run").read_text()

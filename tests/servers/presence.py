@@ -7,6 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,14 +17,24 @@ _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postgresql/*/bin")
 
 
 def find_binary(name: str) -> str | None:
-    """The program on PATH or where Debian keeps servers."""
-    found = shutil.which(name)
+    """The program on PATH, where Debian keeps servers, or inside the package that brings it."""
+    found = shutil.which(name) or (_bundled_claude() if name == "claude" else None)
     if found:
         return found
     for place in _PLACES:
         base = Path("/")
         for path in sorted(base.glob(f"{place.lstrip('/')}/{name}"), reverse=True):
             return str(path)
+    return None
+
+
+def _bundled_claude() -> str | None:
+    """The real Claude Code program, as the `claude-agent-sdk` wheel of this platform brings it."""
+    package = find_spec("claude_agent_sdk")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        program = Path(place) / "_bundled" / "claude"
+        if os.access(program, os.X_OK):
+            return str(program)
     return None
 
 

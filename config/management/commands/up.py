@@ -65,7 +65,8 @@ class Command(BaseCommand):
         supervisor.start(Child("web", ["web", "--host", host, "--port", str(port)]))
         if options["demo"]:
             self._prepare_demo(supervisor)
-        supervisor.start(Child("worker", ["worker"]))
+        where = {} if os.environ.get("MCP_URL") else {"MCP_URL": mcp_url(host, port)}
+        supervisor.start(Child("worker", ["worker"], environment=where))
         supervisor.start(Child("watcher", ["watch_mail"]))
         self._say(f"The console is at http://{host}:{port}/admin/. Ctrl-C stops everything.")
         if options["demo"]:
@@ -126,6 +127,13 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def mcp_url(host: str, port: int) -> str:
+    """Where this machine reaches the MCP server of its own web process."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104
+    named = f"[{reached}]" if ":" in reached and not reached.startswith("[") else reached
+    return f"http://{named}:{port}/mcp"
 
 
 def _require(*, demo: bool) -> None:
