@@ -13,14 +13,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.claude import Claude, require_claude
 from tests.servers.dovecot import DovecotServer
+from tests.servers.messages_api import MessagesApi
 from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.presence import require_binaries
 from tests.servers.processes import Installation
 from tests.servers.redis import RedisServer
 from tests.servers.smtp import SmtpServer
 
-__all__ = ["DovecotServer", "Installation", "PostgresServer", "RedisServer", "SmtpServer"]
+__all__ = [
+    "Claude",
+    "DovecotServer",
+    "Installation",
+    "MessagesApi",
+    "PostgresServer",
+    "RedisServer",
+    "SmtpServer",
+]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -81,3 +91,19 @@ def installation(short_directory: Path) -> Iterator[Installation]:
     """An installation of its own on SQLite: data directory, migrated database, processes."""
     with Installation(short_directory) as made:
         yield made
+
+
+@pytest.fixture
+def messages_api() -> Iterator[MessagesApi]:
+    """A scriptable stand-in for the Messages API."""
+    with MessagesApi() as server:
+        yield server
+
+
+@pytest.fixture
+def claude(short_directory: Path, messages_api: MessagesApi) -> Claude:
+    """The real `claude` program, which can talk to the stand-in alone."""
+    home, directory = short_directory / "home", short_directory / "work"
+    home.mkdir()
+    directory.mkdir()
+    return Claude(require_claude(), home, directory, messages_api.url)
