@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,6 +12,7 @@ from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
 from pipelines.models import Command, Pipeline, Rule, Stage
 from pipelines.services import verification
+from pipelines.types import Budget
 
 
 def pipelines_for(token: ApiToken) -> QuerySet[Pipeline]:
@@ -36,6 +38,23 @@ def stages_of(pipeline: Pipeline) -> QuerySet[Stage]:
 def commands() -> QuerySet[Command]:
     """Every command, those that never run included."""
     return Command.objects.order_by("name")
+
+
+def signed_claude_commands() -> QuerySet[Command]:
+    """The commands that would start a worker: those whose signature held when it was looked at."""
+    return Command.objects.filter(
+        runner="claude", signature_state=Command.SignatureState.OK
+    ).order_by("name")
+
+
+def claude_budgets() -> list[tuple[str, float]]:
+    """What one run of each signed claude command may cost, in US dollars."""
+    found = []
+    for name, document in signed_claude_commands().values_list("name", "document"):
+        budget = document.get("budget")
+        usd = budget.get("max_usd") if isinstance(budget, Mapping) else None
+        found.append((name, float(usd) if isinstance(usd, int | float) else Budget().max_usd))
+    return found
 
 
 def rules_for(token: ApiToken) -> QuerySet[Rule]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from cryptography.fernet import Fernet
 
 from config import setup
+from config.management.commands.up import mcp_url
 
 
 def test_it_writes_a_private_file(tmp_path: Path):
@@ -39,3 +41,17 @@ def test_the_artifact_key_is_made_once_and_private(tmp_path: Path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert not setup.create_artifact_key(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000/mcp"),
+        ("0.0.0.0", "http://127.0.0.1:8000/mcp"),
+        ("::", "http://[::1]:8000/mcp"),
+        ("::1", "http://[::1]:8000/mcp"),
+        ("house.example", "http://house.example:8000/mcp"),
+    ],
+)
+def test_the_worker_of_up_is_told_where_its_web_process_is(host: str, url: str):
+    assert mcp_url(host, 8000) == url
