@@ -73,7 +73,10 @@ def try_rules(*, text: str, sender: str, identity_id: int | None) -> RuleTrial:
 
 
 def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefused:
-    if call.command in specification.BUILT_IN:
+    built_in = registry.built_in(call.command)
+    if built_in is not None and built_in.plannable:
+        return _accept_built_in(proposal, call, built_in)
+    if built_in is not None or call.command in specification.BUILT_IN:
         return _refused(proposal, PlanRule.RESERVED_COMMAND, f"{call.command} cannot be planned")
     if not _NAME.match(call.command):
         detail = f"{ascii(call.command)[:80]} is no name of a command"
@@ -87,6 +90,16 @@ def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefuse
         rule = PlanRule.UNKNOWN_COMMAND if error.rule == "gone" else PlanRule.COMMAND_NOT_RUNNABLE
         return _refused(proposal, rule, error.detail)
     return PlannedStage(spec, digest, args)
+
+
+def _accept_built_in(
+    proposal: Plan, call: CommandCall, built_in: registry.BuiltIn
+) -> PlannedStage | PlanRefused:
+    """A command of the program's own: no document and no digest, but its arguments are checked."""
+    try:
+        return PlannedStage(built_in.spec, "", arguments.check(built_in.spec, call.args))
+    except ArgumentInvalid as error:
+        return _refused(proposal, PlanRule.INVALID_ARGUMENT, f"{call.command}: {error.detail}")
 
 
 def _refused(proposal: Plan, rule: PlanRule, detail: str) -> PlanRefused:
