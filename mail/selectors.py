@@ -15,12 +15,21 @@ from guards.exceptions import NotFound
 from guards.models import ApiToken
 from guards.selectors import contact_book, execute_not_before, identities_for
 from guards.services.decisions import decide_read
-from guards.types import Action, Rwx, Verdict
-from mail import admission
+from guards.types import Action, Rwx, SignedStructure, Verdict
+from mail import admission, explaining
 from mail.assessment import Assessment
 from mail.gateways import blobs
 from mail.models import Account, Message, Outbound
-from mail.types import ParsedMessage
+from mail.types import Attachment, ParsedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedFile:
+    """A message file as it was judged; `identity_id` is the identity that it was judged for."""
+
+    sender: str
+    assessment: Assessment
+    identity_id: int | None
 
 
 def raw(message: Message) -> bytes:
@@ -31,6 +40,20 @@ def raw(message: Message) -> bytes:
 def parsed(message: Message) -> ParsedMessage:
     """The message parsed again from its raw bytes."""
     return admission.parse(raw(message), surroundings(message.account))
+
+
+def attachments(message: Message) -> list[Attachment]:
+    """What a message brought along, cut from its raw bytes again, in its order.
+
+    Of a signed message only what its signature covers. RawMissing where the store lost the bytes.
+    """
+    again = parsed(message)
+    is_signed = again.facts.structure is SignedStructure.SIGNED
+    return [
+        Attachment(index, part.path, part.name or "", part.type, part.content)
+        for index, part in enumerate(again.parts, start=1)
+        if part.is_attachment and (part.is_signed or not is_signed)
+    ]
 
 
 def reassess(
@@ -53,6 +76,17 @@ def reassess(
         partial=message.truncated or bool(message.quarantine) or again.quarantine is not None,
         replayed=replayed,
     )
+
+
+def judged_file(raw: bytes, *, setting: explaining.Setting) -> JudgedFile:
+    """What a message that is stored nowhere is worth, as `explain` tells it."""
+    parsed, assessed = explaining.judge(raw, setting=setting)
+    sender = parsed.sender.address.lower() if parsed.sender is not None else ""
+    return JudgedFile(sender, assessed, setting.viewpoint.identity_id)
+
+
+#: What `judged_file` rests on: the options of `explain`.
+file_setting = explaining.build_setting
 
 
 def surroundings(account: Account, *, now: datetime | None = None) -> admission.Surroundings:

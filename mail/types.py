@@ -93,6 +93,22 @@ class ParsedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """One attachment of a message that arrived, with its bytes.
+
+    `index` numbers it among all leaves of the message, from 1; `path` is its place in the MIME tree
+    (`1.2`). `name` is what the sender called it: text to show, never a path, and "" where there is
+    none.
+    """
+
+    index: int
+    path: str
+    name: str
+    type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class MimeNode:
     """One node of the MIME structure, for diagnosis: type and size, never content."""
 

@@ -1,6 +1,8 @@
 """The pipe: one JSON value with its files, handed from stage to stage (DES-031).
 
-A `process` stage's output replaces `data`; a `passthrough` stage's is looked at and dropped.
+A `process` stage's output replaces `data`; a `passthrough` stage's is looked at and dropped. With
+`files: true` a `process` stage writes both parts, `{"data": …, "files": […]}`; without it the files
+end there (DES-032, ADR 0055).
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pipelines import schema
@@ -27,14 +30,48 @@ def encode(pipe: Mapping[str, Any]) -> bytes:
 
 
 def after(spec: CommandSpec, pipe: dict[str, Any], output: bytes) -> dict[str, Any]:
-    """The pipe once a stage has written its output; OutputInvalid says why it does not pass.
+    """The pipe after a stage that returns no files."""
+    read = written(spec, output)
+    return pipe if read is None else {"data": read.data, "files": []}
 
-    The very same pipe comes back where the command passes it through.
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a stage's output says, its form checked: `files` are claims that nobody looked at yet.
+
+    `said_files` is false where a command that returns files left them out.
+    """
+
+    data: Any
+    files: tuple[Mapping[str, Any], ...] = ()
+    said_files: bool = True
+
+
+def written(spec: CommandSpec, output: bytes) -> Written | None:
+    """A stage's output, read by what its command declares; None where the pipe passes through.
+
+    OutputInvalid says why it does not pass.
     """
     if len(output) > MAX_OUTPUT_BYTES:
         raise OutputInvalid(f"the output is larger than {MAX_OUTPUT_BYTES} bytes")
-    value = _checked(spec, output)
-    return pipe if spec.mode == "passthrough" else {"data": value, "files": pipe["files"]}
+    if not spec.files:
+        value = _checked(spec, output)
+        return None if spec.mode == "passthrough" else Written(value)
+    return _with_files(spec, _parsed(_text(output)))
+
+
+def _with_files(spec: CommandSpec, value: Any) -> Written:
+    if not isinstance(value, dict) or "data" not in value:
+        raise OutputInvalid('with files, the output is {"data": …, "files": […]}', field="data")
+    unknown = sorted(value.keys() - {"data", "files"})
+    if unknown:
+        raise OutputInvalid(f"the output has a part {unknown[0][:80]!r} that no pipe has")
+    if spec.output_schema is not None:
+        schema.check_output(value["data"], spec.output_schema)
+    files = value.get("files", [])
+    if not isinstance(files, list) or not all(isinstance(one, dict) for one in files):
+        raise OutputInvalid("files is a list of objects, each with its path", field="files")
+    return Written(value["data"], tuple(files), "files" in value)
 
 
 def _checked(spec: CommandSpec, output: bytes) -> Any:
@@ -77,8 +114,7 @@ def check_storable(value: Any, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, str):
-        if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
-            raise ValueError("a string holds NUL or half a character")
+        _check_text(value)
     elif isinstance(value, dict):
         for name, inner in value.items():
             check_storable(name, depth + 1)
@@ -88,3 +124,14 @@ def check_storable(value: Any, depth: int = 0) -> None:
             check_storable(inner, depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is beyond what JSON holds")
+
+
+def _check_text(text: str) -> None:
+    """ValueError for NUL or half a character. A megabyte costs no more than a look."""
+    if "\0" in text:
+        raise ValueError("a string holds NUL")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("a string holds half a character") from error
