@@ -83,6 +83,7 @@ def configure(form: str, level: str) -> dict[str, Any]:
             "django.request": {"level": "ERROR"},
             "django-q": {"level": "WARNING"},
             "daphne": {"level": "WARNING"},
+            "mcp": {"level": "WARNING"},
             "axes": {"level": "WARNING"},
         },
     }

@@ -7,10 +7,9 @@ from typing import Annotated
 from django.http import HttpRequest
 from ninja import Query, Router
 
-from guards import selectors
+from guards import answers, selectors
 from guards.fronts.api import ERRORS, USUAL_ROWS, AnyToken, TokenAuth, take_page, token_of
 from guards.schemas import (
-    ContactOut,
     ContactPage,
     DecisionOut,
     DecisionPage,
@@ -29,7 +28,7 @@ Limit = Annotated[int, Query(description="rows of a page, at most 200")]
 @router.get("/whoami", response={200: WhoAmI, **ERRORS}, auth=AnyToken(), summary="My own token")
 def whoami(request: HttpRequest) -> WhoAmI:
     """Whom the caller's token belongs to, and what it may do. Needs no scope."""
-    return WhoAmI.of(token_of(request))
+    return answers.whoami(token_of(request))
 
 
 @router.get(
@@ -72,10 +71,7 @@ def list_contacts(
     request: HttpRequest, cursor: Cursor = None, limit: Limit = USUAL_ROWS
 ) -> ContactPage:
     """Contacts with their rights for the token's identity; for all where it belongs to none."""
-    rows = selectors.contacts_for(token_of(request))
-    page = take_page(rows, cursor=cursor, limit=limit, newest_first=False)
-    items = [ContactOut.of(row) for row in page.items]
-    return ContactPage(items=items, next_cursor=page.next_cursor)
+    return answers.list_contacts(token_of(request), cursor=cursor, limit=limit)
 
 
 @router.get(

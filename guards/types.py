@@ -109,6 +109,8 @@ class Refusal(StrEnum):
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
     TOKEN_EXPIRED = "token-expired"  # noqa: S105
     SCOPE_MISSING = "scope-missing"
+    FOREIGN_HOST = "foreign-host"
+    FOREIGN_ORIGIN = "foreign-origin"
 
 
 class SettingName(StrEnum):

@@ -9,14 +9,24 @@ from ninja import Query, Router
 
 from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
 from guards.types import Rule, TrustLevel
-from mail import selectors
+from mail import answers, selectors
 from mail.models import Outbound
-from mail.schemas import MessageDetail, MessageOut, MessagePage, OutboundOut, OutboundPage
+from mail.schemas import (
+    AttachmentOut,
+    MessageDetail,
+    MessagePage,
+    MimeOut,
+    OutboundOut,
+    OutboundPage,
+    TrustOut,
+)
 
 router = Router(tags=["mail"], auth=TokenAuth("messages:read"))
 
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
 Limit = Annotated[int, Query(description="rows of a page, at most 200")]
+Offset = Annotated[int, Query(description="where to begin, in bytes of the decoded part")]
+Length = Annotated[int, Query(description="bytes to give, at most 512 KiB")]
 
 
 @router.get("/messages", response={200: MessagePage, **ERRORS}, summary="Messages, newest first")
@@ -29,13 +39,9 @@ def list_messages(
     account: str | None = None,
 ) -> MessagePage:
     """Messages of the token's identity. Subjects of senders without `r` are redacted."""
-    wanted = {"trust_level": trust, "rule": rule, "account__name": account}
-    rows = selectors.messages_for(token_of(request)).filter(
-        **{name: str(value) for name, value in wanted.items() if value is not None}
+    return answers.list_messages(
+        token_of(request), cursor=cursor, limit=limit, trust=trust, rule=rule, account=account
     )
-    page = take_page(rows, cursor=cursor, limit=limit)
-    items = [MessageOut.of(row) for row in selectors.readable(page.items)]
-    return MessagePage(items=items, next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -43,7 +49,41 @@ def list_messages(
 )
 def show_message(request: HttpRequest, message_id: int) -> MessageDetail:
     """One message with its evidence; its text and parts where its sender may be read."""
-    return MessageDetail.of(selectors.message_for(token_of(request), message_id))
+    return answers.read_message(token_of(request), message_id)
+
+
+@router.get(
+    "/messages/{message_id}/trust", response={200: TrustOut, **ERRORS}, summary="Why it is believed"
+)
+def check_trust(request: HttpRequest, message_id: int) -> TrustOut:
+    """How far a message is believed and why, and what its sender may ask now. Never its text."""
+    return answers.check_trust(token_of(request), message_id)
+
+
+@router.get(
+    "/messages/{message_id}/mime", response={200: MimeOut, **ERRORS}, summary="Its MIME tree"
+)
+def show_mime(request: HttpRequest, message_id: int) -> MimeOut:
+    """Types and sizes of all parts; names where its sender may be read. Never its text."""
+    return answers.show_mime(token_of(request), message_id)
+
+
+@router.get(
+    "/messages/{message_id}/parts/{path}",
+    response={200: AttachmentOut, **ERRORS},
+    summary="One part, in pieces",
+)
+def download_attachment(
+    request: HttpRequest,
+    message_id: int,
+    path: str,
+    offset: Offset = 0,
+    length: Length = answers.MOST_BYTES,
+) -> AttachmentOut:
+    """One decoded part of a message whose sender may be read, as base64. Recorded as a decision."""
+    return answers.download_attachment(
+        token_of(request), message_id, path, offset=offset, length=length
+    )
 
 
 @router.get("/outbound", response={200: OutboundPage, **ERRORS}, summary="Outgoing mail")

@@ -34,7 +34,7 @@ class MailConfig(AppConfig):
         """Register transports, the act, event kinds, scopes, triggers and receivers."""
         from approvals.registry import register_kind
         from guards.registry import append_only, register_scopes
-        from mail import checks, receivers  # noqa: F401
+        from mail import checks, receivers, tools  # noqa: F401
         from mail.adapters import SmtpKind
         from mail.gateways.imap import ImapTransport
         from mail.registry import register_transport
@@ -42,6 +42,7 @@ class MailConfig(AppConfig):
 
         register_event_kinds("mail", EVENT_KINDS)
         register_scopes("mail", {"messages:read": "Read messages this identity may read."})
+        tools.register()
         append_only("mail.TrustRecord")
         register_transport("imap", ImapTransport())
         register_kind(SmtpKind())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from ninja import Schema
+from ninja import Field, Schema
 
+from mail import sentences
 from mail.listing import REDACTED
-from mail.models import Message, Outbound, Part
+from mail.models import Message, Outbound, Part, TrustRecord
 from mail.selectors import Readable
+from mail.types import MimeNode, ParsedPart
 
 
 class MessageOut(Schema):
@@ -96,6 +100,116 @@ class MessagePage(Schema):
 
     items: list[MessageOut]
     next_cursor: str | None
+
+
+class VerdictOut(Schema):
+    """One verdict about a message as it was kept, with what made it be looked at."""
+
+    at: datetime
+    level: str
+    reason: str
+    cause: str = Field(..., examples=["ingest"])
+
+    @classmethod
+    def of(cls, row: TrustRecord) -> VerdictOut:
+        """The shape of one row."""
+        return cls(at=row.at, level=row.level, reason=row.reason, cause=row.cause)
+
+
+class TrustOut(Schema):
+    """How far a message is believed and what became of it. Never its text.
+
+    `permission` is what the sender may ask now, `rule` what decided when the message came.
+    """
+
+    id: int
+    sender: str
+    level: str
+    reason: str
+    explanation: str
+    evidence: dict[str, Any]
+    permission: str = Field(..., examples=["r--"])
+    readable: bool
+    action: str
+    verdict: str
+    rule: str
+    rule_explanation: str
+    verdicts: list[VerdictOut]
+
+    @classmethod
+    def of(cls, row: Readable, *, records: Iterable[TrustRecord]) -> TrustOut:
+        """The shape of one message's trust, its verdicts oldest first."""
+        message = row.message
+        return cls(
+            id=message.pk,
+            sender=message.sender,
+            level=message.trust_level,
+            reason=message.trust_reason,
+            explanation=sentences.trust_sentence(message.trust_reason),
+            evidence=message.trust_evidence,
+            permission=str(row.permission),
+            readable=row.readable,
+            action=message.action,
+            verdict=message.verdict,
+            rule=message.rule,
+            rule_explanation=sentences.rule_sentence(message.rule),
+            verdicts=[VerdictOut.of(record) for record in records],
+        )
+
+
+class MimeOut(Schema):
+    """One node of a message's MIME tree; `size` is in bytes as they travelled, `name` redacted
+    where its sender may not be read."""
+
+    path: str
+    type: str
+    size: int
+    name: str | None
+    children: list[MimeOut]
+
+    @classmethod
+    def of(cls, node: MimeNode, *, named: bool) -> MimeOut:
+        """The shape of one node and all below it; the parser bounds their depth."""
+        return cls(
+            path=node.path,
+            type=node.type,
+            size=node.size,
+            name=node.name if named or node.name is None else REDACTED,
+            children=[cls.of(child, named=named) for child in node.children],
+        )
+
+
+class AttachmentOut(Schema):
+    """A piece of one decoded part. `size` and `sha256` are the whole part's, `is_signed` says
+    whether the message's signature covers it, `next_offset` where the next piece begins."""
+
+    message: int
+    path: str
+    type: str
+    name: str
+    size: int
+    sha256: str
+    is_signed: bool
+    offset: int
+    next_offset: int | None
+    content_base64: str
+
+    @classmethod
+    def of(cls, part: ParsedPart, *, message_id: int, offset: int, length: int) -> AttachmentOut:
+        """The shape of so many bytes from there on."""
+        end = offset + length
+        return cls(
+            message=message_id,
+            path=part.path,
+            type=part.type,
+            name=part.name or "",
+            size=len(part.content),
+            sha256=part.sha256,
+            is_signed=part.is_signed,
+            offset=offset,
+            next_offset=end if end < len(part.content) else None,
+            content_base64=base64.b64encode(part.content[offset:end]).decode(),
+        )
 
 
 class OutboundOut(Schema):

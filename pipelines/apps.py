@@ -13,7 +13,7 @@ class PipelinesConfig(AppConfig):
     def ready(self) -> None:
         """Register what others ask registries for."""
         from guards.registry import append_only, frozen_columns, refuse_update, register_scopes
-        from pipelines import checks, kinds, receivers, registry, tasks
+        from pipelines import checks, kinds, receivers, registry, tasks, tools
         from pipelines.runners.cli import CliRunner
         from pipelines.services.rules import RulePlanner
         from teams.registry import register_event_kinds
@@ -45,4 +45,5 @@ class PipelinesConfig(AppConfig):
         )
         registry.register_runner(CliRunner())
         registry.register_planner(RulePlanner())
+        tools.register()
         del checks, receivers, tasks  # imported to be registered

@@ -1,0 +1,94 @@
+"""What mail answers to a token, the same over HTTP and MCP: redaction, pages and shapes alike."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from guards.exceptions import InvalidInput
+from guards.fronts.api import USUAL_ROWS, take_page
+from guards.models import ApiToken
+from guards.types import Asker, Rule, TrustLevel
+from mail import selectors
+from mail.schemas import (
+    AttachmentOut,
+    MessageDetail,
+    MessageOut,
+    MessagePage,
+    MimeOut,
+    TrustOut,
+)
+from mail.services import reading
+
+#: Bytes of a part that one call gives: the rest comes with the next calls.
+MOST_BYTES = 512 * 1024
+
+Cursor = Annotated[str | None, Field(description="`next_cursor` of the page before")]
+Limit = Annotated[int, Field(description="rows of a page, at most 200")]
+MessageId = Annotated[int, Field(description="`id` of a message, as lists show it")]
+PartPath = Annotated[
+    str, Field(description="`path` of a leaf in the MIME tree, such as 1.2", max_length=255)
+]
+Offset = Annotated[int, Field(description="where to begin, in bytes of the decoded part")]
+Length = Annotated[int, Field(description=f"bytes to give, at most {MOST_BYTES}")]
+AccountName = Annotated[str | None, Field(description="only this account's", max_length=64)]
+
+
+def list_messages(
+    token: ApiToken,
+    cursor: Cursor = None,
+    limit: Limit = USUAL_ROWS,
+    trust: TrustLevel | None = None,
+    rule: Rule | None = None,
+    account: AccountName = None,
+) -> MessagePage:
+    """Messages of the token's identity. Subjects of senders without `r` are redacted."""
+    wanted = {"trust_level": trust, "rule": rule, "account__name": _storable(account)}
+    rows = selectors.messages_for(token).filter(
+        **{name: str(value) for name, value in wanted.items() if value is not None}
+    )
+    page = take_page(rows, cursor=cursor, limit=limit)
+    items = [MessageOut.of(row) for row in selectors.readable(page.items)]
+    return MessagePage(items=items, next_cursor=page.next_cursor)
+
+
+def read_message(token: ApiToken, message_id: MessageId) -> MessageDetail:
+    """One message with its evidence; its text and parts where its sender may be read."""
+    return MessageDetail.of(selectors.message_for(token, message_id))
+
+
+def check_trust(token: ApiToken, message_id: MessageId) -> TrustOut:
+    """How far a message is believed and why, and what its sender may ask now. Never its text."""
+    row = selectors.message_for(token, message_id)
+    return TrustOut.of(row, records=list(row.message.trust_records.all()))
+
+
+def show_mime(token: ApiToken, message_id: MessageId) -> MimeOut:
+    """The tree of a message: types and sizes, and names where its sender may be read."""
+    row = selectors.message_for(token, message_id)
+    return MimeOut.of(selectors.parsed(row.message).structure, named=row.readable)
+
+
+def download_attachment(
+    token: ApiToken,
+    message_id: MessageId,
+    path: PartPath,
+    offset: Offset = 0,
+    length: Length = MOST_BYTES,
+) -> AttachmentOut:
+    """One part of a message whose sender may be read, or a piece of it, as base64."""
+    if offset < 0:
+        raise InvalidInput("an offset is 0 or more", field="offset")
+    if not 1 <= length <= MOST_BYTES:
+        raise InvalidInput(f"length lies between 1 and {MOST_BYTES}", field="length")
+    row = selectors.message_for(token, message_id)
+    part = reading.download_part(row=row, path=path, by=Asker("token", token.prefix))
+    return AttachmentOut.of(part, message_id=message_id, offset=offset, length=length)
+
+
+def _storable(name: str | None) -> str | None:
+    """A name to look up; PostgreSQL cannot even be asked for one with NUL."""
+    if name is not None and "\0" in name:
+        raise InvalidInput("a name has no NUL", field="account")
+    return name

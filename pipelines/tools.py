@@ -1,0 +1,91 @@
+"""Tools of a mission's worker over MCP: its contract, and its result.
+
+They answer to the mission's own token alone: another mission's id is refused whoever asks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+from guards.exceptions import Refused
+from guards.fronts.mcp import Tool, in_database, register_tool
+from guards.models import ApiToken
+from guards.services import tokens
+from guards.types import Asker, Refusal, Subject
+
+SCOPE = "mission:work"
+HOLDER = "pipelines.mission"
+
+MissionId = Annotated[
+    UUID | None, Field(description="your mission's id; may be left out, a token has one mission")
+]
+Document = Annotated[
+    dict[str, Any],
+    Field(
+        description=(
+            "verdict (pass, fail, escalate), confidence (0 to 1), prose; output as the contract's "
+            "schema says; files, files_changed, open_questions; reflection (converging, signals, "
+            "recommendation, reason) where the contract asks for one"
+        )
+    ),
+]
+
+
+def mission_show(token: ApiToken, mission_id: MissionId = None) -> dict[str, Any]:
+    """The contract of the token's mission, its round, and what was said so far."""
+    from pipelines.services import missions
+
+    return missions.show(mission_id=_own(token, mission_id), token=token)
+
+
+def mission_result(
+    token: ApiToken, result: Document, mission_id: MissionId = None
+) -> dict[str, Any]:
+    """Hand in the result of this round, once. What the server knows itself is refused here."""
+    from pipelines.services import missions
+
+    made = missions.submit_result(
+        mission_id=_own(token, mission_id),
+        document=result,
+        by=Asker("token", token.prefix),
+    )
+    return {
+        "mission_id": str(made.mission_id),
+        "round": made.round,
+        "verdict": str(made.verdict),
+        "accepted": True,
+    }
+
+
+def _own(token: ApiToken, mission_id: UUID | None) -> UUID:
+    """The mission that the token belongs to; Refused for any other, and for tokens of none."""
+    if token.holder_type != HOLDER:
+        raise Refused("this token belongs to no mission", rule=Refusal.OTHER_HOLDER)
+    wanted = UUID(token.holder_id) if mission_id is None else mission_id
+    tokens.require_holder(token, holder=Subject(HOLDER, str(wanted)))
+    return wanted
+
+
+def register() -> None:
+    """Offer them. Called once, when the app is ready."""
+    register_tool(
+        Tool(
+            "mission_show",
+            SCOPE,
+            "Your contract: task, arguments, input, what you may change, budget, round, and what "
+            "the owner said to calls that waited.",
+            in_database(mission_show),
+        )
+    )
+    register_tool(
+        Tool(
+            "mission_result",
+            SCOPE,
+            "Hand in your result for this round, once.",
+            in_database(mission_result),
+            writes=True,
+        )
+    )
