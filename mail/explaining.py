@@ -85,6 +85,12 @@ def build_setting(
 
 def explain(raw: bytes, *, file: str, setting: Setting) -> dict[str, object]:
     """What the system makes of these bytes: one JSON object, its keys in the documented order."""
+    parsed, assessed = judge(raw, setting=setting)
+    return {"schema": SCHEMA, "file": file} | message_document(parsed) | _verdict(assessed)
+
+
+def judge(raw: bytes, *, setting: Setting) -> tuple[ParsedMessage, Assessment]:
+    """The message in these bytes, and what it is worth in this setting."""
     parsed = mime.parse(
         raw,
         provider=setting.provider,
@@ -102,7 +108,7 @@ def explain(raw: bytes, *, file: str, setting: Setting) -> dict[str, object]:
         max_age=timedelta(hours=settings.EXECUTE_MAX_AGE_HOURS),
         not_before=setting.not_before,
     )
-    return {"schema": SCHEMA, "file": file} | message_document(parsed) | _verdict(assessed)
+    return parsed, assessed
 
 
 def message_document(parsed: ParsedMessage) -> dict[str, object]:
