@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib import auth
 from django.http import HttpRequest
-from django.http.request import split_domain_port, validate_host
 
 from guards.exceptions import NotAuthenticated, Refused
+from guards.fronts import origins
 from guards.models import ApiToken
 from guards.services import tokens
 
@@ -79,14 +78,11 @@ def admit(scope: Mapping[str, Any]) -> FeedReader:
     A browser sends its Origin with cookies, so a session needs the right one; a program with a
     token sends none, and a wrong one is refused all the same.
     """
-    headers = _headers(scope)
-    _require_our_host(headers.get("host", ""))
-    origin = headers.get("origin")
-    if origin is not None and not _is_ours(origin, headers.get("host", "")):
-        raise Refused(f"the origin {origin[:100]!r} may not open a feed", rule="foreign-origin")
-    reader = _by_token(headers["authorization"]) if "authorization" in headers else None
+    headers = origins.headers_of(scope)
+    origins.require_ours(headers)
+    reader = _by_token(headers) if "authorization" in headers else None
     if reader is None:
-        if origin is None:
+        if "origin" not in headers:
             raise NotAuthenticated("no token came with the request", rule="no-token")
         session = scope.get("session")
         reader = SessionReader(getattr(session, "session_key", None) or "")
@@ -94,11 +90,8 @@ def admit(scope: Mapping[str, Any]) -> FeedReader:
     return reader
 
 
-def _by_token(header: str) -> FeedReader:
-    scheme, _, secret = header.partition(" ")
-    if scheme.lower() != "bearer":
-        raise NotAuthenticated("send the token as `Authorization: Bearer …`", rule="no-token")
-    token = tokens.authenticate(secret.strip())
+def _by_token(headers: Mapping[str, str]) -> FeedReader:
+    token = tokens.authenticate(origins.bearer_of(headers))
     _require_scope(token)
     return TokenReader(token.pk, token.project or None)
 
@@ -106,26 +99,3 @@ def _by_token(header: str) -> FeedReader:
 def _require_scope(token: ApiToken) -> None:
     if SCOPE not in token.scopes:
         raise Refused(f"this token lacks the scope {SCOPE}", rule="missing-scope")
-
-
-def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Headers by lower-case name; one that came twice and differs is kept as both, and fails."""
-    headers: dict[str, str] = {}
-    for name, value in scope.get("headers", ()):
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = text if headers.get(key, text) == text else f"{headers[key]}, {text}"
-    return headers
-
-
-def _require_our_host(host: str) -> None:
-    domain, _ = split_domain_port(host)
-    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
-        raise Refused(f"this installation does not answer to {host[:100]!r}", rule="foreign-host")
-
-
-def _is_ours(origin: str, host: str) -> bool:
-    """The page that opens the feed came from this very host, or from a trusted proxy's."""
-    if origin in settings.CSRF_TRUSTED_ORIGINS:
-        return True
-    parts = urlsplit(origin)
-    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
