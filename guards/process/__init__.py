@@ -11,10 +11,11 @@ from guards.process.launching import limits_are_enforced
 from guards.process.liveness import is_dead, reference_of, this_process
 from guards.process.running import run, run_steps
 from guards.process.survivors import end_marked
-from guards.process.types import MAX_OUTPUT, Limits, ProcessResult
+from guards.process.types import MAX_OUTPUT, Follower, Limits, ProcessResult
 
 __all__ = [
     "MAX_OUTPUT",
+    "Follower",
     "Limits",
     "ProcessResult",
     "end_marked",

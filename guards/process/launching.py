@@ -37,6 +37,7 @@ class Surroundings:
     limits: Limits
     timeout: float
     vouched: bool
+    pass_fds: Sequence[int] = ()
 
 
 def start(
@@ -58,6 +59,7 @@ def start(
             env=_environment(around.env, around.cwd),
             cwd=around.cwd,
             start_new_session=True,
+            pass_fds=around.pass_fds,
         )
     except OSError as error:
         raise ProcessFailed(f"{argv[0]!r} does not start: {error.strerror}") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from guards.exceptions import InvalidInput
 from guards.process.launching import Surroundings, start
 from guards.process.session import Session
-from guards.process.types import MAX_OUTPUT, Limits, ProcessResult
+from guards.process.types import MAX_OUTPUT, Follower, Limits, ProcessResult
 
 
 def run(
@@ -24,6 +24,8 @@ def run(
     on_start: Callable[[int], None] | None = None,
     limits: Limits | None = None,
     vouched: bool = False,
+    follow: Follower | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> ProcessResult:
     """Run one program, without a shell, and give back how it ended; see `run_steps`."""
     return run_steps(
@@ -36,6 +38,8 @@ def run(
         on_start=on_start,
         limits=limits,
         vouched=vouched,
+        follow=follow,
+        pass_fds=pass_fds,
     )
 
 
@@ -50,6 +54,8 @@ def run_steps(
     on_start: Callable[[int], None] | None = None,
     limits: Limits | None = None,
     vouched: bool = False,
+    follow: Follower | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> ProcessResult:
     """Run programs at the same time, each one's output on the next one's input (DES-031).
 
@@ -58,12 +64,14 @@ def run_steps(
     `max_output` bytes kill every process group; so does the end, so that nothing stays behind.
     `on_start` gets each child's pid, which is its process group's too. `vouched` skips the
     allow-list: for programs that the operator or this installation named, never for a command's.
+    `follow` gets the result as it comes and may end the run early (`types.Follower`). `pass_fds`
+    are open files that the children get beside their standard ones.
     Raises BinaryNotAllowed, InvalidInput, ProcessFailed.
     """
     if not argvs:
         raise InvalidInput("there are no steps to run", field="argv")
-    around = Surroundings(env or {}, cwd, limits or Limits(), timeout, vouched)
-    session = Session(stdin, max_output=max_output, timeout=timeout)
+    around = Surroundings(env or {}, cwd, limits or Limits(), timeout, vouched, pass_fds)
+    session = Session(stdin, max_output=max_output, timeout=timeout, follow=follow)
     try:
         _start_all(argvs, around, session, on_start)
         session.watch()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from guards.process.types import MAX_STDERR, ProcessResult
+from guards.process.types import MAX_STDERR, Follower, ProcessResult
 from guards.process.waiting import exit_code_of
 
 Child = subprocess.Popen[bytes]
@@ -29,17 +29,23 @@ _LOOK_SECONDS = 0.02 if not hasattr(os, "pidfd_open") else 60.0
 class Session:
     """The children of one run. Use: add and connect, `watch`, always `end`, then `result`."""
 
-    def __init__(self, stdin: bytes, *, max_output: int, timeout: float) -> None:
+    def __init__(
+        self, stdin: bytes, *, max_output: int, timeout: float, follow: Follower | None = None
+    ) -> None:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
         self._selector = selectors.DefaultSelector()
         self._input = memoryview(stdin)
         self._max_output = max_output
+        self._follow = follow
         self._stdout = bytearray()
+        self._written = 0
         self._stderr = bytearray()
         self._children: list[Child] = []
         self._codes: list[int | None] = []
         self._timed_out = False
+        self._satisfied = False
+        self._cut_short = False
         self._overflowed = False
         self._killed = False
         self._blame: int | None = None
@@ -77,7 +83,9 @@ class Session:
         while (self._selector.get_map() or None in self._codes) and not self._overflowed:
             remaining = self._deadline - time.monotonic()
             if remaining <= 0:
-                self._timed_out = None in self._codes and not self._killed
+                unfinished = None in self._codes and not self._killed
+                self._cut_short = unfinished and self._satisfied
+                self._timed_out = unfinished and not self._satisfied
                 return
             for key, _ in self._selector.select(min(remaining, _LOOK_SECONDS)):
                 key.data(key.fd)
@@ -98,8 +106,8 @@ class Session:
         if None not in self._codes:
             self._shorten()
 
-    def _shorten(self) -> None:
-        self._deadline = min(self._deadline, time.monotonic() + _DRAIN_SECONDS)
+    def _shorten(self, seconds: float = _DRAIN_SECONDS) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
 
     def _first_failure(self) -> int | None:
         """The step to blame: the first that failed by itself; a broken pipe is a consequence."""
@@ -120,9 +128,20 @@ class Session:
 
     def _take_output(self, descriptor: int) -> bool:
         chunk = self._read(descriptor)
-        self._stdout += chunk or b""
-        self._overflowed = len(self._stdout) > self._max_output
+        if chunk:
+            self._written += len(chunk)
+            self._overflowed = self._written > self._max_output
+            self._keep(chunk)
         return bool(chunk) and not self._overflowed
+
+    def _keep(self, chunk: bytes) -> None:
+        if self._follow is None:
+            self._stdout += chunk
+            return
+        seconds = self._follow(chunk)
+        if seconds is not None:
+            self._satisfied = True
+            self._shorten(seconds)
 
     def _take_errors(self, descriptor: int) -> bool:
         chunk = self._read(descriptor)
@@ -171,4 +190,5 @@ class Session:
             overflowed=self._overflowed,
             duration=time.monotonic() - self._began,
             failed_step=failed,
+            cut_short=self._cut_short,
         )

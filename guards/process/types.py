@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 #: Standard output above this ends the process: half an answer is no answer.
@@ -9,6 +10,11 @@ MAX_OUTPUT = 1_000_000
 
 #: How much of the end of standard error is kept, in bytes.
 MAX_STDERR = 64 * 1024
+
+
+#: Gets standard output chunk by chunk, which is then not kept. It answers how many seconds what
+#: still runs may take from now on, or None: as long as the time limit says.
+Follower = Callable[[bytes], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,8 @@ class ProcessResult:
     """How a run ended. `duration` is in seconds; `stderr` is the tail of standard error.
 
     `exit_code` is negative for a signal. Of several steps it is that of the first that failed, and
-    `failed_step` is its index. `timed_out` and `overflowed` say why the group was killed.
+    `failed_step` is its index. `timed_out` and `overflowed` say why the group was killed;
+    `cut_short` that it was because whoever followed the output had all that was wanted.
     """
 
     exit_code: int
@@ -39,6 +46,7 @@ class ProcessResult:
     overflowed: bool
     duration: float
     failed_step: int | None = None
+    cut_short: bool = False
 
     @property
     def succeeded(self) -> bool:

@@ -284,3 +284,46 @@ def test_systems_without_working_launchers_run_children_unlimited(
         monkeypatch.undo()
         launching._installed.cache_clear()
     assert process.limits_are_enforced()
+
+
+def test_who_follows_the_output_gets_all_of_it_and_nothing_is_kept() -> None:
+    seen = bytearray()
+
+    def follow(chunk: bytes) -> None:
+        seen.extend(chunk)
+
+    result = _shell("head -c 3000000 /dev/zero", follow=follow, max_output=4_000_000)
+    assert (len(seen), result.stdout, result.cut_short) == (3_000_000, b"", False)
+    assert result.succeeded
+
+
+@pytest.mark.invariant(16)
+def test_who_follows_the_output_ends_what_hangs_after_it(tmp_path: Path) -> None:
+    kept = tmp_path / "pid"
+    script = f"sleep 100 & echo $! > {kept}; echo result; wait"
+    result = _shell(script, follow=lambda chunk: 0.1 if b"result" in chunk else None)
+    assert (result.cut_short, result.timed_out) == (True, False)
+    assert result.duration < 15
+    _assert_gone(int(kept.read_text()))
+
+
+def test_what_ends_by_itself_after_its_result_keeps_its_exit_code() -> None:
+    result = _shell("echo result; exit 3", follow=lambda chunk: 10.0)
+    assert (result.exit_code, result.cut_short, result.timed_out) == (3, False, False)
+
+
+def test_a_followed_output_over_the_limit_ends_the_group() -> None:
+    result = _shell("yes", follow=lambda chunk: None, max_output=100_000)
+    assert result.overflowed
+
+
+def test_a_child_gets_the_open_files_that_are_passed_on_and_no_other() -> None:
+    (reading, writing), (other, unused) = os.pipe(), os.pipe()
+    try:
+        script = f"echo through > /dev/fd/{writing}; echo never > /dev/fd/{unused}"
+        assert not _shell(script, pass_fds=[writing]).succeeded
+        os.set_blocking(reading, False)
+        assert os.read(reading, 100) == b"through\n"
+    finally:
+        for descriptor in (reading, writing, other, unused):
+            os.close(descriptor)
