@@ -93,6 +93,18 @@ def layout(spec: CommandSpec, args: Mapping[str, Any]) -> list[str]:
     return [*named, *separator, *(as_text(args[name]) for _, name in placed)]
 
 
+def layout_unfilled(spec: CommandSpec, args: Mapping[str, Any]) -> list[Any]:
+    """The same words before the pipe is known: what it will supply stands as `{"from_pipe": …}`.
+
+    No checked argument holds NUL, so that it can mark the places until the words are laid out.
+    """
+    supplied = {a.name: f"\0{a.from_pipe}" for a in spec.arguments if a.from_pipe is not None}
+    return [
+        {"from_pipe": word.partition("\0")[2]} if "\0" in word else word
+        for word in layout(spec, {**args, **supplied})
+    ]
+
+
 def _has_type(argument: ArgumentSpec, value: Any) -> bool:
     match argument.type:
         case ArgumentType.STRING:

@@ -29,6 +29,13 @@ class CommandNotRunnable(Refused):
     code = "command-not-runnable"
 
 
+class OptionNotAllowed(Refused):
+    """A program of the list of safe options would be given one that is not on it."""
+
+    code = "option-not-allowed"
+    rule = "option-not-allowed"
+
+
 class ArgumentInvalid(InvalidInput):
     """An argument does not match what the command declares."""
 
@@ -69,6 +76,18 @@ class MissionRefused(Refused):
     """A mission may not do this; `rule` says why."""
 
     code = "mission-refused"
+
+
+class GateRefused(MissionRefused):
+    """A mission may not close with what was handed in; `rule` says why. Nobody can override it."""
+
+    code = "gate-refused"
+
+
+class SnapshotRefused(CountersignError):
+    """A working directory cannot be compared with what it was."""
+
+    code = "snapshot-refused"
 
 
 class ContractInvalid(InvalidInput):

@@ -25,6 +25,7 @@ class LoadCause(StrEnum):
     SIGNATURE = "signature"
     SCHEMA = "schema"
     BINARY = "binary"
+    OPTION = "option"
     SERIAL = "serial"
     OWNER_KEY = "owner-key"
     FILE = "file"
@@ -56,7 +57,63 @@ class RunRule(StrEnum):
     SUPERSEDED = "superseded"
     SCHEMA = "schema"
     BINARY = "binary-not-allowed"
+    OPTION = "option-not-allowed"
     GONE = "gone"
+
+
+class DryRunRule(StrEnum):
+    """Why a dry run says that nothing would run, beside the decision rules of the message."""
+
+    UNKNOWN_COMMAND = "unknown-command"
+    UNSIGNED = "unsigned"
+    STALE_SERIAL = "stale-serial"
+    EXPIRED_COMMAND = "expired-command"
+    BAD_ARGUMENT = "bad-argument"
+    BINARY = "binary-not-allowed"
+    OPTION = "option-not-allowed"
+    SCHEMA = "schema"
+    NO_PLAN = "no-plan"
+    RESERVED_COMMAND = "reserved-command"
+    TOO_MANY_STAGES = "too-many-stages"
+
+
+class MissionRule(StrEnum):
+    """Why a mission may not open, go on or close: the closed list of its refusals."""
+
+    NO_BUDGET = "no-budget"
+    DAILY_BUDGET = "daily-budget"
+    EVALUATOR_IS_WORKER = "evaluator-is-worker"
+    EVALUATOR_CHANGED = "evaluator-changed"
+    NOT_THE_EVALUATOR = "not-the-evaluator"
+    NOT_THE_WORKER = "not-the-worker"
+    COMMAND_CHANGED = "command-changed"
+    CONTRACT_CHANGED = "contract-changed"
+    MISSION_ENDED = "mission-ended"
+    MISSION_OPEN = "mission-open"
+    NOT_DISPATCHED = "not-dispatched"
+    DISPATCHED = "already-dispatched"
+    NO_RESULT = "no-result"
+    VERDICT = "verdict-not-pass"
+    OUTSIDE_WRITE_SET = "outside-write-set"
+    BUDGET_SPENT = "budget-spent"
+
+
+class DocumentRule(StrEnum):
+    """What is wrong at one place of a mission's document: the closed list of strict reading."""
+
+    NOT_JSON = "not-json"
+    WRONG_TYPE = "wrong-type"
+    UNKNOWN_KEY = "unknown-key"
+    MISSING_KEY = "missing-key"
+    SERVER_STAMPED = "server-stamped"
+    OUT_OF_RANGE = "out-of-range"
+    TOO_LARGE = "too-large"
+    NOT_STORABLE = "not-storable"
+    PATH = "not-a-plain-path"
+    OUTSIDE_WRITE_SET = "outside-write-set"
+    FILES_NOT_DECLARED = "files-not-declared"
+    OUTPUT = "output-schema"
+    REFLECTION_REQUIRED = "reflection-required"
 
 
 class ArgumentType(StrEnum):
@@ -196,6 +253,53 @@ class RuleTrial:
     rule: str | None
     calls: tuple[CommandCall, ...] = ()
     refused: PlanRefused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DryCall:
+    """One call of a dry run. `argv` is a list of words, or one of lists for `steps`, or None.
+
+    What the pipe will supply stands as `{"from_pipe": POINTER}` in `args` and `argv`. `contract` is
+    the mission's, as far as it is known before anything is on record. `signature` is `ok`,
+    `missing`, `invalid`, `wrong-key`, `expired-key` or `operational`.
+    """
+
+    command: str
+    args: Mapping[str, Any]
+    runner: str
+    argv: list[Any] | None
+    contract: Mapping[str, Any] | None
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rule's name and what it says of this case."""
+
+    rule: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What would become of a message. `calls` are those whose command exists, `reply` left out."""
+
+    planner: str
+    calls: tuple[DryCall, ...] = ()
+    refused: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a message has no pipeline, or one that only answers: the rule, what it means, what to do.
+
+    `started` says that work was planned: there is nothing to explain.
+    """
+
+    rule: str
+    sentence: str
+    next_step: str
+    started: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,13 +46,9 @@ def propose(request: PlanningRequest) -> Plan | None:
 
 def accept(proposal: Plan) -> AcceptedPlan | PlanRefused:
     """The proposal as stages, once every call passes; the first that does not refuses all of it."""
-    calls = tuple(call for call in proposal.calls if call.command != "reply")
-    if not calls:
-        return _refused(proposal, PlanRule.NO_PLAN, "the plan has no command but reply")
-    if len(calls) > MAX_STAGES:
-        return _refused(
-            proposal, PlanRule.TOO_MANY_STAGES, f"{len(calls)} commands, at most {MAX_STAGES}"
-        )
+    calls = check_length(proposal)
+    if isinstance(calls, PlanRefused):
+        return calls
     stages: list[PlannedStage] = []
     for call in calls:
         stage = _accept_call(proposal, call)
@@ -60,6 +56,23 @@ def accept(proposal: Plan) -> AcceptedPlan | PlanRefused:
             return stage
         stages.append(stage)
     return AcceptedPlan(proposal.planner, tuple(stages))
+
+
+def check_length(proposal: Plan) -> tuple[CommandCall, ...] | PlanRefused:
+    """The calls but `reply`, which is ours; a refusal where there are none or too many."""
+    calls = tuple(call for call in proposal.calls if call.command != "reply")
+    if not calls:
+        return _refused(proposal, PlanRule.NO_PLAN, "the plan has no command but reply")
+    if len(calls) > MAX_STAGES:
+        return _refused(
+            proposal, PlanRule.TOO_MANY_STAGES, f"{len(calls)} commands, at most {MAX_STAGES}"
+        )
+    return calls
+
+
+def is_name(text: str) -> bool:
+    """Whether a command could have this name at all."""
+    return _NAME.match(text) is not None
 
 
 def try_rules(*, text: str, sender: str, identity_id: int | None) -> RuleTrial:
@@ -78,7 +91,7 @@ def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefuse
         return _accept_built_in(proposal, call, built_in)
     if built_in is not None or call.command in specification.BUILT_IN:
         return _refused(proposal, PlanRule.RESERVED_COMMAND, f"{call.command} cannot be planned")
-    if not _NAME.match(call.command):
+    if not is_name(call.command):
         detail = f"{ascii(call.command)[:80]} is no name of a command"
         return _refused(proposal, PlanRule.UNKNOWN_COMMAND, detail)
     try:

@@ -27,12 +27,22 @@ from guards.exceptions import (
     OwnerKeyInvalid,
 )
 from pipelines import registry, specification
-from pipelines.exceptions import CommandNotRunnable, DocumentInvalid, RunnerMissing
+from pipelines.exceptions import (
+    CommandNotRunnable,
+    DocumentInvalid,
+    OptionNotAllowed,
+    RunnerMissing,
+)
 from pipelines.models import Command
 from pipelines.types import CommandSpec, RunRule
 
 #: Seconds that a good answer may be old (invariant 13).
 REMEMBERED_SECONDS = 60.0
+
+#: The rules that are a verdict about the signature itself.
+SIGNATURE_RULES = frozenset(
+    {RunRule.MISSING, RunRule.INVALID, RunRule.WRONG_KEY, RunRule.EXPIRED_KEY}
+)
 
 _REMEMBERED_AT_MOST = 1024
 _good_until: dict[tuple[str, ...], float] = {}
@@ -63,6 +73,20 @@ def find_runnable(name: str, *, planned_digest: str | None = None) -> tuple[Comm
     if command is None:
         raise _refusal(name, RunRule.GONE, "there is no such command")
     return runnable(command, planned_digest=planned_digest), command.digest
+
+
+def signature_of(command: Command) -> str:
+    """What the signature over the row is worth now: `ok`, or why not, as the dry run says it.
+
+    `operational`: no owner is configured, or it could not be looked at.
+    """
+    try:
+        _check_signature(command, documents.digest(command.document))
+    except CommandNotRunnable as error:
+        return error.rule if error.rule in SIGNATURE_RULES else "operational"
+    except CountersignError:
+        return "invalid"
+    return "ok"
 
 
 def forget() -> None:
@@ -137,6 +161,12 @@ def _check_standing(command: Command, spec: CommandSpec) -> None:
             RunRule.SUPERSEDED,
             f"serial {spec.serial} was replaced by {command.highest_serial}",
         )
+    if spec.serial == command.highest_serial and command.highest_digest not in ("", command.digest):
+        raise _refusal(
+            spec.name,
+            RunRule.SUPERSEDED,
+            f"serial {spec.serial} was loaded with another content",
+        )
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:
@@ -151,6 +181,8 @@ def _check_runner(spec: CommandSpec) -> None:
         return
     except BinaryNotAllowed as error:
         raise _refusal(spec.name, RunRule.BINARY, error.detail) from error
+    except OptionNotAllowed as error:
+        raise _refusal(spec.name, RunRule.OPTION, f"{error.field}: {error.detail}") from error
 
 
 def _refusal(name: str, rule: RunRule, detail: str) -> CommandNotRunnable:
