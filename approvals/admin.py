@@ -14,17 +14,19 @@ from unfold.decorators import display
 
 from approvals import selectors
 from approvals.models import Approval, Effect, Hold, Observation
-from approvals.registry import kinds
+from approvals.registry import is_permission, kinds
 from approvals.sentences import phase_sentence, reason_sentence
 from approvals.services import approvals as approval_services
 from approvals.services import effects as effect_services
 from approvals.services import holds as hold_services
+from approvals.services import permissions as permission_services
 from guards.exceptions import InvalidInput
 from guards.fronts.console import Act, PageAdmin, operator
 
 HOLD_LABELS = {
     "waiting": "warning",
     "sent": "success",
+    "allowed": "success",
     "rejected": "danger",
     "changes requested": "warning",
     "withdrawn": "default",
@@ -152,12 +154,12 @@ class ApprovalAdmin(PageAdmin):
 
     def approve(self, request: HttpRequest, object_id: str) -> str:
         """Approve exactly the digest that the page showed."""
-        approval_services.approve(
-            approval_id=object_id,
-            by=operator(request),
-            via=Approval.Via.CONSOLE,
-            digest=request.POST.get("digest", ""),
-        )
+        by, digest = operator(request), request.POST.get("digest", "")
+        via = Approval.Via.CONSOLE
+        if is_permission(approval_services.found(object_id).kind):
+            permission_services.permit(approval_id=object_id, by=by, via=via, digest=digest)
+            return "Allowed, for exactly one use of it."
+        approval_services.approve(approval_id=object_id, by=by, via=via, digest=digest)
         return "Approved. It leaves now, exactly once."
 
     def reject(self, request: HttpRequest, object_id: str) -> str:
@@ -194,6 +196,7 @@ class ApprovalAdmin(PageAdmin):
         effect = Effect.objects.filter(approval=row).first()
         return {
             "title": f"Review: {_kind_label(row.kind)}",
+            "permission": is_permission(row.kind),
             "moving": effect is not None and effect.phase in Effect.OUTSTANDING,
             "source": preview.pop("source", None),
             "fields": _fields(preview),

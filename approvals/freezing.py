@@ -63,6 +63,11 @@ def digest_of(request: Request, frozen: Frozen) -> str:
     return _digest(request_columns(request), dict(frozen.facts), sha256(frozen.payload).hexdigest())
 
 
+def digest_of_use(approval: Approval, use: Frozen) -> str:
+    """The digest that a use of a permission has: the approval's own where it is exactly that."""
+    return _digest(shared_columns(approval), dict(use.facts), sha256(use.payload).hexdigest())
+
+
 def open_facts(row: Approval | Effect) -> dict[str, object]:
     """The facts that the digest binds. Outside any transaction."""
     facts: dict[str, object] = json.loads(sealing.unseal(row.facts))

@@ -53,6 +53,7 @@ class Hold(ActRow):
     class State(models.TextChoices):
         WAITING = "waiting"
         SENT = "sent"
+        ALLOWED = "allowed"
         REJECTED = "rejected"
         CHANGES_REQUESTED = "changes_requested", "changes requested"
         WITHDRAWN = "withdrawn"

@@ -40,10 +40,8 @@ def approve(*, approval_id: UUID | str, by: Asker, via: str, digest: str) -> Eff
     ApprovalExpired, ApprovalSuperseded (with the drifted field), AlreadyDecided, EffectOutstanding,
     OwnAct, NotAPerson.
     """
-    asked = _found(approval_id)
-    people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
-    if asked.digest != digest:
-        raise DigestMismatch(field="digest")
+    asked = answerable(approval_id, by=by, via=via, digest=digest)
+    registry.act(asked.kind)
     if asked.state == Approval.State.CONSUMED:
         return Effect.objects.get(approval=asked)
     facts = freezing.open_facts(asked)
@@ -109,11 +107,14 @@ def approve_by_policy(*, request: Request, judgement: Judgement) -> Effect:
 
 
 def expire_due() -> int:
-    """Move approvals past their time, by the database's clock; how many there were."""
+    """Move approvals past their time, by the database's clock; how many there were.
+
+    Those that a person has said yes to as well: of permissions that nobody used.
+    """
     moved = 0
     with unit_of_work(durable=True):
         due = Approval.objects.select_for_update().filter(
-            state=Approval.State.PENDING, expires_at__lte=database_now()
+            state__in=Approval.OPEN, expires_at__lte=database_now()
         )
         for approval in due.order_by("created_at"):
             transitions.move_approval(approval, state=Approval.State.EXPIRED)
@@ -125,12 +126,12 @@ def _approve_locked(
     approval_id: UUID, facts: Mapping[str, object], *, by: Asker, via: str
 ) -> Effect | Conflict:
     """Inside the transaction. A Conflict that is returned has to be committed before it is told."""
-    approval = _locked(approval_id)
+    approval = locked(approval_id)
     if approval.state == Approval.State.CONSUMED:
         return Effect.objects.get(approval=approval)
     if approval.state != Approval.State.PENDING:
-        raise _left_behind(approval)
-    lapsed = _lapse(approval, facts)
+        raise left_behind(approval)
+    lapsed = lapse(approval, facts)
     if lapsed is not None:
         return lapsed
     transitions.move_approval(
@@ -157,7 +158,7 @@ def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Eff
         judgement=judgement, asker=sealed.request.requested_by, subject=sealed.request.subject
     )
     approval = _create_for_policy(sealed, decision)
-    lapsed = _lapse(approval, sealed.clear_facts)
+    lapsed = lapse(approval, sealed.clear_facts)
     if lapsed is not None:
         return lapsed
     transitions.move_approval(
@@ -188,7 +189,7 @@ def _create_for_policy(sealed: freezing.SealedRequest, decision: Decision) -> Ap
     return approval
 
 
-def _lapse(approval: Approval, facts: Mapping[str, object]) -> Conflict | None:
+def lapse(approval: Approval, facts: Mapping[str, object]) -> Conflict | None:
     """Expired by the database's clock, or drifted: move it and say so. Nothing leaves."""
     if approval.expires_at <= database_now():
         transitions.move_approval(approval, state=Approval.State.EXPIRED)
@@ -207,6 +208,7 @@ def _consume_and_install(approval: Approval, **claim: object) -> Effect:
         raise RuntimeError(
             "an approval is consumed inside the transaction that installs its intent"
         )
+    registry.act(approval.kind)
     if Effect.objects.may_have_left(approval.kind, freezing.subject_of(approval)).exists():
         raise EffectAlreadyExists(f"{freezing.subject_of(approval)} has its one act already")
     if approval.source_id and _about_same_source(approval).outstanding().exists():
@@ -230,12 +232,12 @@ def _refuse(
 ) -> Approval:
     if not reason.strip():
         raise InvalidInput("say why: the reason reaches whoever asked", field="reason")
-    asked = _found(approval_id)
+    asked = found(approval_id)
     people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
     with unit_of_work(durable=True):
-        approval = _locked(asked.pk)
+        approval = locked(asked.pk)
         if approval.state != Approval.State.PENDING:
-            raise _left_behind(approval)
+            raise left_behind(approval)
         now = database_now()
         transitions.move_approval(
             approval,
@@ -252,14 +254,24 @@ def _refuse(
     return approval
 
 
-def _found(approval_id: UUID | str) -> Approval:
-    found = Approval.objects.select_related("facts").filter(pk=approval_id).first()
-    if found is None:
+def answerable(approval_id: UUID | str, *, by: Asker, via: str, digest: str) -> Approval:
+    """The approval, if this person may answer it and has seen exactly it."""
+    asked = found(approval_id)
+    people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
+    if asked.digest != digest:
+        raise DigestMismatch(field="digest")
+    return asked
+
+
+def found(approval_id: UUID | str) -> Approval:
+    """The approval, unlocked; NotFound."""
+    row = Approval.objects.select_related("facts").filter(pk=approval_id).first()
+    if row is None:
         raise NotFound(f"there is no approval {approval_id}", field="approval")
-    return found
+    return row
 
 
-def _locked(approval_id: UUID) -> Approval:
+def locked(approval_id: UUID) -> Approval:
     """The approval under its lock, its hold locked before it."""
     hold_id = Approval.objects.values_list("hold_id", flat=True).get(pk=approval_id)
     if hold_id is not None:
@@ -269,7 +281,7 @@ def _locked(approval_id: UUID) -> Approval:
     )
 
 
-def _left_behind(approval: Approval) -> Conflict:
+def left_behind(approval: Approval) -> Conflict:
     """Why an approval that is no longer pending cannot be answered."""
     if approval.state == Approval.State.EXPIRED:
         return ApprovalExpired()

@@ -137,7 +137,7 @@ def _open(effect: Effect) -> _Intent | None:
     mark: nothing left, and its subject may be tried again.
     """
     try:
-        kind = registry.kind(effect.kind)
+        kind = registry.act(effect.kind)
         payload, facts = freezing.open_intent(effect)
     except CountersignError as error:
         _settle(effect, phase=Effect.Phase.FAILED, reason=error.code)

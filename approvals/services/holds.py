@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
-
-from django.conf import settings
 
 from approvals import freezing, registry, signals
 from approvals.clock import database_now
@@ -40,7 +37,8 @@ def hold(*, request: Request, reason: str) -> Hold:
 
 
 def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
-    """Take a fresh snapshot of a waiting draft and start its clock (ADR-016: five minutes).
+    """Take a fresh snapshot of a waiting draft and start its clock: five minutes for an act
+    (ADR-016), as long as its kind says for a permission.
 
     An approval of this hold that is still open becomes void: two open pages never approve two
     snapshots. NotFound, or AlreadyDecided when the draft waits no longer.
@@ -60,7 +58,7 @@ def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
         approval = Approval.objects.create(
             hold=locked,
             created_at=now,
-            expires_at=now + timedelta(seconds=settings.APPROVAL_SECONDS),
+            expires_at=now + registry.validity(locked.kind),
             opened_by=str(by),
             **sealed.columns(),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from approvals.types import ContactOutcome, ContactResult, Frozen
@@ -76,3 +77,22 @@ class CountingKind:
         """What the provider saw, of one subject or of all."""
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
         return [line for line in lines if subject is None or line.split(" ")[0] == subject.id]
+
+
+@dataclass(slots=True)
+class GateKind:
+    """A permission: somebody waits at a gate until a person says yes to exactly this."""
+
+    name: str = "tests.gate"
+    label: str = "counted gate"
+    validity: timedelta = timedelta(days=7)
+    body: bytes = b"exactly this"
+    drifted: str | None = None
+
+    def freeze(self, subject: Subject) -> Frozen:
+        """The subject as it stands now."""
+        return Frozen(self.body, {"who": subject.id}, {"tool": "Bash", "text": self.body.decode()})
+
+    def recheck_in_writer(self, subject: Subject, facts: Mapping[str, object]) -> str | None:
+        """The switch."""
+        return self.drifted
