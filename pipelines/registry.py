@@ -6,7 +6,7 @@ an app's `ready()`. What they return is checked by pipelines before it counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -101,6 +101,20 @@ def register_built_in(command: BuiltIn) -> None:
 def built_in(name: str) -> BuiltIn | None:
     """The built-in command of that name."""
     return _built_in.get(name)
+
+
+_waiters: list[Callable[[int], bool]] = []
+
+
+def register_waiter(is_answered: Callable[[int], bool]) -> None:
+    """Make one known who can say of a waiting stage (by its row) that its answer is there."""
+    if is_answered not in _waiters:
+        _waiters.append(is_answered)
+
+
+def is_answered(stage_id: int) -> bool:
+    """Whether what this stage waits for has been answered, as far as anybody knows."""
+    return any(waiter(stage_id) for waiter in _waiters)
 
 
 def register_planner(planner: Planner) -> None:

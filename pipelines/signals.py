@@ -1,12 +1,22 @@
-"""What pipelines announces. Sent with plain `send`, outside any transaction.
+"""What pipelines announces.
+
+Sent with plain `send`, outside any transaction:
 
 `stage_starting`  sender=Stage, stage_id=int, pipeline_id=UUID: its start is on record, its process
                   is about to run
 `stage_returned`  sender=Stage, stage_id=int, pipeline_id=UUID: its process has ended, its result is
                   not yet on record
+
+Sent with plain `send` inside the transaction of the move, so that a receiver that fails rolls it
+back:
+
+`stage_given_up`  sender=Stage, stage_id=int, pipeline_id=UUID, reason=str, actor=str: a stage that
+                  was claimed, ran or waited was cancelled or interrupted. Its mission ends, and
+                  what it was waiting for is taken back. Database only
 """
 
 from django.dispatch import Signal
 
 stage_starting = Signal()
 stage_returned = Signal()
+stage_given_up = Signal()

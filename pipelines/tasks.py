@@ -7,7 +7,7 @@ from uuid import UUID
 from guards import queue
 from guards.queue import task
 from mail import selectors as mail
-from pipelines.services import execution, intake, recovery
+from pipelines.services import clearing, execution, intake, recovery
 
 
 @task
@@ -31,7 +31,14 @@ def sweep() -> None:
     In any order: a hundred messages that cannot be begun must not keep the next ones waiting.
     """
     recovery.recover()
+    execution.take_answers()
     due = mail.due_messages().order_by("?")
     for message_id in due.values_list("pk", flat=True)[:100]:
         queue.enqueue("pipelines.tasks.take_in", message_id)
     execution.wake_next()
+
+
+@task
+def sweep_files() -> None:
+    """Remove the directories of pipelines whose time is over, and orphans."""
+    clearing.sweep()

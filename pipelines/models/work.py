@@ -81,7 +81,8 @@ class Stage(models.Model):
     """One bounded step of a pipeline: claimed before it runs, never run twice by itself.
 
     `digest` is the signed form's, frozen at planning and compared at execution. `output` is cut to
-    what the console shows; the whole value lives in the pipeline's pipe until it ends.
+    what the console shows; the whole value lives in the pipeline's pipe until it ends. `usage` is
+    what all its runs have cost. `retriable`: its last run failed in a way that another may avoid.
     """
 
     class Status(models.TextChoices):
@@ -119,6 +120,7 @@ class Stage(models.Model):
     stderr = models.TextField(blank=True)
     error = models.TextField(blank=True)
     usage = models.JSONField(default=dict)
+    retriable = models.BooleanField(default=False)
 
     class Meta:
         ordering = ["pipeline", "position"]

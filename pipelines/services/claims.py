@@ -22,7 +22,7 @@ from django.utils import timezone
 from guards import process
 from guards.services.units import unit_of_work
 from pipelines import write_sets
-from pipelines.models import ExecutorTurn, Pipeline, Stage
+from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
 from pipelines.services import transitions
 
 log = structlog.get_logger(__name__)
@@ -143,15 +143,19 @@ def _keep_renewing(claim: Claim, finished: threading.Event) -> None:
     connections.close_all()
 
 
-def whose_turn_has_come() -> list[UUID]:
-    """The due pipelines that could be claimed now, oldest first: a look, not a claim."""
-    sets = _running_write_sets()
+def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
+    """The due pipelines that could be claimed now, oldest first: a look, not a claim.
+
+    Without `begun` only those that no worker has looked at.
+    """
+    sets, kept = _running_write_sets(), _kept_write_sets()
     found: list[UUID] = []
-    due = Pipeline.objects.filter(status__in=Pipeline.DUE).order_by("created_at")
+    states = Pipeline.DUE if begun else {Pipeline.Status.PLANNED}
+    due = Pipeline.objects.filter(status__in=states).order_by("created_at")
     for pipeline_id, write_set in due.values_list("pk", "write_set").iterator():
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             break
-        if not any(write_sets.overlap(write_set, other) for other in sets):
+        if not _meets(pipeline_id, write_set, sets, kept):
             found.append(pipeline_id)
             sets.append(write_set)
     return found
@@ -166,11 +170,31 @@ def _running_write_sets() -> list[list[str]]:
     return list(running.values_list("write_set", flat=True))
 
 
+def _kept_write_sets() -> list[tuple[UUID, list[str]]]:
+    """What open missions may still change, by pipeline: also of one that waits for a person.
+
+    A mission keeps only its own set, and not when an operator has released it (W16).
+    """
+    open_ones = Mission.objects.filter(status=Mission.Status.OPEN, released_at__isnull=True)
+    return list(open_ones.values_list("pipeline_id", "write_set"))
+
+
+def _meets(
+    pipeline_id: UUID,
+    write_set: list[str],
+    running: list[list[str]],
+    kept: list[tuple[UUID, list[str]]],
+) -> bool:
+    """Whether somebody else may change what this pipeline may change."""
+    others = [*running, *(paths for holder, paths in kept if holder != pipeline_id)]
+    return any(write_sets.overlap(write_set, other) for other in others)
+
+
 def _hindrance(pipeline: Pipeline) -> str:
     """Why a pipeline must wait, or "". Read under the executor's turn: the count is true."""
     sets = _running_write_sets()
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
-    if any(write_sets.overlap(pipeline.write_set, other) for other in sets):
+    if _meets(pipeline.pk, pipeline.write_set, sets, _kept_write_sets()):
         return "another pipeline changes the same files"
     return ""

@@ -11,7 +11,7 @@ from guards.exceptions import AlreadyDecided, Conflict, NotFound
 from guards.services.units import unit_of_work
 from guards.types import Asker
 from pipelines.models import Pipeline
-from pipelines.services import execution, replies, transitions
+from pipelines.services import replies, stages, transitions
 
 
 def cancel(*, pipeline_id: UUID, by: Asker) -> Pipeline:
@@ -58,7 +58,7 @@ def _cancel_due(pipeline: Pipeline, by: Asker) -> bool:
             actor=str(by),
         )
         if moved:
-            execution.cancel_pending(pipeline.pk, reason=reason)
+            stages.cancel_pending(pipeline.pk, reason=reason)
     if moved:
         replies.send_notice(pipeline)
     return moved

@@ -1,38 +1,39 @@
 """The executor: claims a pipeline, carries its stages out in order, and answers.
 
-A stage's start is on record before its process runs, its end right after. Whatever happens between
-leaves rows that say so, and recovery (not a second run) is what follows.
+A stage is claimed, prepared and started on record before its process runs; its end is recorded
+right after. Whatever happens between leaves rows that say so, and recovery (not a second run) is
+what follows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.utils import timezone
 
 from guards import queue
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
 from pipelines import arguments, pipes, registry
-from pipelines.exceptions import ClaimLost, OutputInvalid
+from pipelines.exceptions import ClaimLost, CommandNotRunnable, RunnerMissing, StageMustWait
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, replies, transitions, verification
+from pipelines.registry import BuiltIn, Runner
+from pipelines.services import claims, files, replies, stages, transitions, verification
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.signals import stage_returned, stage_starting
 from pipelines.types import CommandSpec, Job, RunResult
+from teams import selectors as teams
 
 log = structlog.get_logger(__name__)
 
-#: How much of an output and of an error a stage's row keeps, in characters.
-OUTPUT_SHOWN = 20_000
-ERROR_SHOWN = 2_000
+#: What `Stage.runner` says of a command that the program brings itself.
+BUILT_IN = "built-in"
 
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
@@ -44,15 +45,32 @@ class _Run:
 
     claim: Claim
     pipeline: Pipeline
-    stages: list[Stage]
+    due: list[Stage]
     pipe: dict[str, Any]
+    directory: Path | None = None
     answers: bool = True
+    put_back: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether the queue leaves this task long enough for a stage of that timeout."""
         spent = time.monotonic() - self.began
         return spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One stage as it will run: who runs it, its job, and how that reads for the record."""
+
+    runner: Runner
+    job: Job
+    directory: Path
+    vectors: list[list[str]]
+    built_in: BuiltIn | None = None
+
+    @property
+    def spec(self) -> CommandSpec:
+        return self.job.spec
 
 
 def run(*, pipeline_id: UUID) -> Pipeline:
@@ -63,194 +81,215 @@ def run(*, pipeline_id: UUID) -> Pipeline:
     """
     claim = claims.claim_pipeline(pipeline_id)
     if claim is not None:
+        progress: list[_Run] = []
         try:
             with claims.renewed(claim):
-                _work_through(_started(claim))
+                progress.append(_started(claim))
+                _work_through(progress[0])
         except ClaimLost as error:
             log.error(
                 "stopped working on a pipeline", pipeline=str(pipeline_id), detail=error.detail
             )
         finally:
-            wake_next()
+            wake_next(begun=not (progress and progress[0].put_back))
     return Pipeline.objects.get(pk=pipeline_id)
 
 
-def wake_next() -> None:
-    """Put the oldest pipelines whose turn has come onto the queue."""
-    for pipeline_id in claims.whose_turn_has_come():
+def wake_next(*, begun: bool = True) -> None:
+    """Put the oldest pipelines whose turn has come onto the queue.
+
+    Without `begun` only those that no worker has looked at: two pipelines that must wait for
+    something else would otherwise wake each other without end. The sweep wakes them.
+    """
+    for pipeline_id in claims.whose_turn_has_come(begun=begun):
         queue.enqueue("pipelines.tasks.run_pipeline", str(pipeline_id))
+
+
+def go_on(*, stage_id: int, actor: str) -> bool:
+    """What a waiting stage waits for was answered: it is due again, and its pipeline queued.
+
+    Joins the caller's transaction. False when the stage does not wait (yet, or any more); the
+    executor asks `registry.is_answered` once it has put a stage to wait, and so does the sweep.
+    """
+    stage = Stage.objects.filter(pk=stage_id).exclude(command=REPLY).first()
+    if stage is None:
+        return False
+    with unit_of_work():
+        Pipeline.objects.select_for_update().get(pk=stage.pipeline_id)
+        moved = transitions.move_stage(
+            stage, Stage.Status.PENDING, old=[Stage.Status.WAITING_APPROVAL], actor=actor
+        )
+        if moved:
+            queued = transitions.move_pipeline(
+                stage.pipeline_id,
+                Pipeline.Status.QUEUED,
+                old=[Pipeline.Status.WAITING_APPROVAL],
+                facts={"reason": f"{stage.command} was answered"},
+                actor=actor,
+            )
+            transitions.must(queued, f"pipeline {stage.pipeline_id}")
+            queue.enqueue("pipelines.tasks.run_pipeline", str(stage.pipeline_id))
+    return moved
+
+
+def take_answers() -> int:
+    """Let every waiting stage go on whose answer came while nobody listened; how many."""
+    waiting = Stage.objects.filter(status=Stage.Status.WAITING_APPROVAL).exclude(command=REPLY)
+    answered = [pk for pk in waiting.values_list("pk", flat=True) if registry.is_answered(pk)]
+    return sum(go_on(stage_id=stage_id, actor=transitions.ACTOR) for stage_id in answered)
 
 
 def _started(claim: Claim) -> _Run:
     pipeline = Pipeline.objects.get(pk=claim.pipeline_id)
-    stages = list(Stage.objects.filter(pipeline_id=claim.pipeline_id).order_by("position"))
-    return _Run(claim, pipeline, stages, dict(pipeline.pipe))
+    return _Run(claim, pipeline, stages.pending(pipeline.pk), dict(pipeline.pipe))
 
 
 def _work_through(run: _Run) -> None:
-    for stage in run.stages:
-        if run.pipeline.failing or stage.command == REPLY:
-            break
-        if stage.status != Stage.Status.PENDING:
-            continue
-        if not _carry_out(run, stage):
+    while run.due and not run.pipeline.failing:
+        if not _carry_out(run, run.due.pop(0)):
             return
     replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
 
 
 def _carry_out(run: _Run, stage: Stage) -> bool:
-    """Run one stage and record its end; False when the pipeline was handed back instead."""
+    """Run one stage and record its end; False when the pipeline was given back instead."""
     try:
-        spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
-        job = Job(
-            spec,
-            arguments.complete(spec, stage.args, run.pipe),
-            pipes.encode(run.pipe),
-            str(run.pipeline.pk),
-        )
-        runner = registry.runner(spec.runner)
-        vectors = [list(vector) for vector in runner.describe(job)]
+        if run.directory is None:
+            run.directory = _prepare_files(run)
+        work = _work(run, stage, run.directory)
+    except ClaimLost:
+        raise
     except CountersignError as error:
-        _fail_unstarted(run, stage, error)
+        _fail(run, stage, error, old=Stage.Status.PENDING)
         return True
-    if not run.has_time_for(spec.timeout):
+    if not run.has_time_for(work.spec.timeout):
         claims.hand_back(run.claim, reason="the next stage needs a task of its own")
         return False
-    _record_start(run, stage, vectors)
+    stages.claim(run.claim, stage)
+    try:
+        work.runner.prepare(work.job)
+    except StageMustWait as error:
+        stages.put_back(run.claim, stage, reason=error.detail)
+        run.put_back = True
+        return False
+    except CountersignError as error:
+        _fail(run, stage, error, old=Stage.Status.CLAIMED)
+        return True
+    return _run_prepared(run, stage, work)
+
+
+def _prepare_files(run: _Run) -> Path:
+    """The pipeline's own directory, with the message's attachments, before its first work stage."""
+    run.pipe = files.prepare(claim=run.claim, pipeline=run.pipeline)
+    return files.directory_of(run.pipeline.pk)
+
+
+def _work(run: _Run, stage: Stage, directory: Path) -> _Work:
+    """What will run, with everything about it looked at again; CountersignError fails the stage."""
+    built_in: BuiltIn | None = None
+    runner: Runner
+    if stage.runner == BUILT_IN:
+        built_in = registry.built_in(stage.command)
+        if built_in is None:
+            raise RunnerMissing(f"{stage.command} is not installed", field="runner")
+        spec, runner = built_in.spec, built_in
+    else:
+        spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
+        runner = registry.runner(spec.runner)
+    handed = files.handed(run.pipe, directory)
+    job = Job(
+        spec,
+        arguments.complete(spec, stage.args, handed),
+        pipes.encode(handed),
+        str(run.pipeline.pk),
+        stage=stage.pk,
+        attempt=stages.attempt_of(stage),
+        directory=directory,
+        workplace=_workplace(spec, directory),
+    )
+    vectors = [list(vector) for vector in runner.describe(job)]
+    return _Work(runner, job, directory, vectors, built_in)
+
+
+def _workplace(spec: CommandSpec, directory: Path) -> Path:
+    """The root of the command's project, else the pipeline's own directory."""
+    if not spec.project:
+        return directory
+    project = teams.projects().filter(slug=spec.project).first()
+    if project is None or not project.root:
+        raise CommandNotRunnable(
+            f"{spec.name}: the project {spec.project} has no root on this host",
+            field="project",
+            rule="no-project-root",
+        )
+    return Path(project.root)
+
+
+def _run_prepared(run: _Run, stage: Stage, work: _Work) -> bool:
+    stages.start(run.claim, stage, work.vectors)
     facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
     stage_starting.send(**facts)
-    result = runner.run(job)
+    result = work.runner.run(work.job)
     stage_returned.send(**facts)
-    _record_end(run, stage, spec, result)
-    return True
+    if result.waiting:
+        _wait(run, stage, result)
+        return False
+    _record_end(run, stage, work, result)
+    return _holds_on(run, work)
 
 
-def _record_start(run: _Run, stage: Stage, vectors: list[list[str]]) -> None:
-    """Claim and start in one transaction: after it, this stage never runs again by itself."""
-    until = claims.lease_end()
-    with unit_of_work():
-        held = Pipeline.objects.filter(
-            pk=run.pipeline.pk, status=Pipeline.Status.RUNNING, **run.claim.mine
-        ).update(current=stage.position, lease_until=until)
-        transitions.must(bool(held), f"pipeline {run.pipeline.pk}")
-        moved = transitions.move_stage(
-            stage,
-            Stage.Status.RUNNING,
-            old=[Stage.Status.PENDING],
-            changes={
-                **run.claim.mine,
-                "attempt": stage.attempt + 1,
-                "lease_until": until,
-                "started_at": timezone.now(),
-                "argv": vectors,
-            },
-            facts={"attempt": stage.attempt + 1},
-        )
-        transitions.must(moved, f"stage {stage.position} of pipeline {run.pipeline.pk}")
+def _wait(run: _Run, stage: Stage, result: RunResult) -> None:
+    """An answer that came before the stage was waiting would otherwise be lost."""
+    stages.wait(run.claim, stage, result)
+    if registry.is_answered(stage.pk):
+        go_on(stage_id=stage.pk, actor=transitions.ACTOR)
 
 
-def _record_end(run: _Run, stage: Stage, spec: CommandSpec, result: RunResult) -> None:
-    error = result.error if not result.ok else ""
-    pipe = run.pipe
-    if result.ok:
+def _record_end(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None:
+    error = result.error or "it ended without a whole result"
+    if result.ok and not result.incomplete:
         try:
-            pipe = pipes.after(spec, run.pipe, result.output)
-        except OutputInvalid as invalid:
-            error = invalid.detail
-    changes = {**_ended(result, error), **_shown_output(result.output)}
-    if error:
-        _record_failure(run, stage, error, changes, held=run.claim.mine)
-        return
-    with unit_of_work():
-        _keep_pipe(run, pipe)
-        moved = transitions.move_stage(
-            stage,
-            Stage.Status.SUCCEEDED,
-            old=[Stage.Status.RUNNING],
-            where=run.claim.mine,
-            changes=changes,
-            facts={"exit_code": result.exit_code, "bytes": len(result.output)},
-        )
-        transitions.must(moved, f"stage {stage.position} of pipeline {run.pipeline.pk}")
-    run.pipe = pipe
-    run.answers = spec.reply
-
-
-def _keep_pipe(run: _Run, pipe: dict[str, Any]) -> None:
-    """Write the pipe where it changed; either way the claim is checked in this transaction."""
-    changes: dict[str, Any] = {"lease_until": claims.lease_end()}
-    if pipe is not run.pipe:
-        changes["pipe"] = pipe
-    held = Pipeline.objects.filter(
-        pk=run.pipeline.pk, status=Pipeline.Status.RUNNING, **run.claim.mine
-    ).update(**changes)
-    transitions.must(bool(held), f"pipeline {run.pipeline.pk}")
-
-
-def _fail_unstarted(run: _Run, stage: Stage, error: CountersignError) -> None:
-    """A stage that may not run at all: its signature, its arguments, its runner or its program."""
-    detail = f"{error.rule}: {error.detail}" if error.rule else error.detail
-    changes = {"finished_at": timezone.now(), "error": detail[:ERROR_SHOWN]}
-    _record_failure(run, stage, detail, changes, held=None)
-
-
-def _record_failure(
-    run: _Run,
-    stage: Stage,
-    error: str,
-    changes: Mapping[str, Any],
-    *,
-    held: Mapping[str, Any] | None,
-) -> None:
-    """One transaction: the stage failed, the ones after it never run, only the reply is left."""
-    old = [Stage.Status.RUNNING] if held else [Stage.Status.PENDING]
-    with unit_of_work():
-        kept = Pipeline.objects.filter(
-            pk=run.pipeline.pk, status=Pipeline.Status.RUNNING, **run.claim.mine
-        ).update(
-            failing=True,
-            error=f"{stage.command}: {error}"[:ERROR_SHOWN],
-            current=stage.position,
-            lease_until=claims.lease_end(),
-        )
-        transitions.must(bool(kept), f"pipeline {run.pipeline.pk}")
-        moved = transitions.move_stage(
-            stage,
-            Stage.Status.FAILED,
-            old=old,
-            where=held,
-            changes=changes,
-            facts={"reason": error[:300]},
-        )
-        transitions.must(moved, f"stage {stage.position} of pipeline {run.pipeline.pk}")
-        cancel_pending(run.pipeline.pk, reason="an earlier stage failed")
+            _record_success(run, stage, work, result)
+        except ClaimLost:
+            raise
+        except CountersignError as refusal:
+            error = _sentence(refusal)
+        else:
+            return
+    stages.fail(run.claim, stage, error, old=Stage.Status.RUNNING, result=result)
     run.pipeline.failing = True
 
 
-def cancel_pending(pipeline_id: UUID, *, reason: str) -> None:
-    """The work stages that will not run any more; the reply stays due."""
-    pending = Stage.objects.filter(pipeline_id=pipeline_id, status=Stage.Status.PENDING)
-    for stage in pending.exclude(command=REPLY):
-        transitions.move_stage(
-            stage,
-            Stage.Status.CANCELLED,
-            old=[Stage.Status.PENDING],
-            changes={"finished_at": timezone.now()},
-            facts={"reason": reason},
-        )
+def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None:
+    pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
+
+    def adopt() -> None:
+        if work.built_in is not None:
+            work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
+
+    stages.succeed(run.claim, stage, result, None if pipe is run.pipe else pipe, adopt)
+    run.pipe = pipe
+    run.answers = work.spec.reply
 
 
-def _ended(result: RunResult, error: str) -> dict[str, Any]:
-    return {
-        "finished_at": timezone.now(),
-        "lease_until": None,
-        "exit_code": result.exit_code,
-        "stderr": result.stderr,
-        "error": error[:ERROR_SHOWN],
-        "usage": dict(result.usage),
-    }
+def _holds_on(run: _Run, work: _Work) -> bool:
+    """After a built-in command the rows may be others; with another write set it queues again."""
+    if work.built_in is None or run.pipeline.failing:
+        return True
+    before = run.pipeline.write_set
+    run.pipeline.refresh_from_db()
+    run.due = stages.pending(run.pipeline.pk)
+    if run.pipeline.write_set == before:
+        return True
+    claims.hand_back(run.claim, reason="it was planned, and waits for its turn")
+    return False
 
 
-def _shown_output(output: bytes) -> dict[str, Any]:
-    text = output[: OUTPUT_SHOWN * 4].decode("utf-8", "replace").replace("\0", "\ufffd")
-    return {"output": text[:OUTPUT_SHOWN], "output_size": len(output)}
+def _fail(run: _Run, stage: Stage, error: CountersignError, *, old: Stage.Status) -> None:
+    """A stage that does not run: its signature, arguments, runner, program or contract."""
+    stages.fail(run.claim, stage, _sentence(error), old=old)
+    run.pipeline.failing = True
+
+
+def _sentence(error: CountersignError) -> str:
+    return f"{error.rule}: {error.detail}" if error.rule else error.detail

@@ -16,7 +16,7 @@ from guards.services.units import unit_of_work
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import execution, replies, transitions
+from pipelines.services import execution, replies, stages, transitions
 
 log = structlog.get_logger(__name__)
 
@@ -90,4 +90,4 @@ def _interrupt_stages(pipeline: Pipeline, reason: str) -> None:
             },
             facts={"reason": reason},
         )
-    execution.cancel_pending(pipeline.pk, reason="the pipeline was interrupted")
+    stages.cancel_pending(pipeline.pk, reason="the pipeline was interrupted")

@@ -29,6 +29,8 @@ POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
     "planned": ({"after": "pipeline.planned"}, DONE),
     "before-the-claim-is-committed": ({"before": "pipeline.running"}, DONE),
     "claimed": ({"after": "pipeline.running"}, FIXED_0),
+    "before-the-stage-is-claimed": ({"before": "stage.claimed"}, FIXED_0),
+    "stage-claimed": ({"after": "stage.claimed"}, FIXED_0),
     "before-the-start-is-committed": ({"before": "stage.running"}, FIXED_0),
     "start-on-record": ({"after": "stage.running"}, FIXED_0),
     "about-to-run": ({"signal": "stage_starting"}, FIXED_0),

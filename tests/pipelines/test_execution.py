@@ -74,7 +74,7 @@ def test_each_start_and_end_is_on_record_as_one_event(desk, owner, server):
     ids = [str(pk) for pk in pipeline.stages.values_list("pk", flat=True)]
     kinds = Event.objects.filter(subject_type="pipelines.stage", subject_id__in=ids)
     assert list(kinds.order_by("seq").values_list("kind", flat=True)) == [
-        "stage.running", "stage.succeeded", "stage.running", "stage.succeeded"
+        "stage.claimed", "stage.running", "stage.succeeded", "stage.running", "stage.succeeded"
     ]  # fmt: skip
     own = Event.objects.filter(subject_type="pipelines.pipeline", subject_id=str(pipeline.pk))
     assert list(own.order_by("seq").values_list("kind", flat=True)) == [
@@ -282,7 +282,7 @@ def test_nothing_runs_whose_start_cannot_be_recorded(desk, owner, server, script
         unit_closing.disconnect(full_disk)
 
     stage = Stage.objects.get(command="mark")
-    assert (stage.status, stage.attempt) == ("pending", 0)
+    assert (stage.status, stage.started_at) == ("claimed", None)
     assert not ran.exists()
     assert server.submissions == 0
     Pipeline.objects.filter(status="running").update(lease_until=None)  # its turn is over

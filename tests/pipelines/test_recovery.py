@@ -16,7 +16,7 @@ from mail.models import Outbound
 from mail.services import outbound
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, execution, intake, recovery, replies, rules
+from pipelines.services import claims, execution, intake, recovery, replies, rules, stages
 from pipelines.services.claims import Claim
 from pipelines.signals import stage_returned, stage_starting
 from teams.models import Event
@@ -58,7 +58,7 @@ def abandoned(desk: Desk, holder: str, *, lease: timedelta = timedelta(minutes=1
     return pipeline
 
 
-def stages(pipeline: Pipeline) -> dict[str, str]:
+def statuses(pipeline: Pipeline) -> dict[str, str]:
     return dict(pipeline.stages.values_list("command", "status"))
 
 
@@ -70,7 +70,7 @@ def test_a_pipeline_of_a_dead_worker_is_interrupted_and_its_requester_told_once(
 
     pipeline.refresh_from_db()
     assert (pipeline.status, pipeline.notice_due) == ("interrupted", False)
-    assert stages(pipeline) == {"greet": "interrupted", "reply": "succeeded"}
+    assert statuses(pipeline) == {"greet": "interrupted", "reply": "succeeded"}
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(pipeline.pk)]
     assert "ended while it ran" in pipeline.error
     assert execution.run(pipeline_id=pipeline.pk).status == "interrupted"
@@ -105,7 +105,7 @@ def test_a_worker_taken_for_dead_can_record_nothing_more(desk, server):
         stage_starting.disconnect(take_over)
 
     assert pipeline.status == "interrupted"
-    assert stages(pipeline) == {"greet": "interrupted", "reply": "succeeded"}
+    assert statuses(pipeline) == {"greet": "interrupted", "reply": "succeeded"}
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(pipeline.pk)]
 
 
@@ -292,10 +292,9 @@ def test_a_move_under_a_lost_claim_rolls_back_with_everything(desk):
     claim = claims.claim_pipeline(pipeline.pk)
     assert claim is not None
     Pipeline.objects.update(fence=9)
-    run = execution._started(claim)
 
     with pytest.raises(ClaimLost):
-        execution._record_start(run, run.stages[0], [["x"]])
+        stages.claim(claim, Stage.objects.get(command="greet"))
 
     assert Stage.objects.get(command="greet").status == "pending"
 

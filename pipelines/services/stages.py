@@ -1,0 +1,222 @@
+"""What a stage's row goes through under a claim: claimed, started, ended, or put back.
+
+Each function is one transaction with one event for each row that moves, and each names the claim:
+ClaimLost rolls it back where somebody else holds the pipeline by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from guards.services.units import unit_of_work
+from pipelines.models import Pipeline, Stage
+from pipelines.services import claims, transitions
+from pipelines.services.claims import Claim
+from pipelines.services.intake import REPLY
+from pipelines.types import RunResult
+
+#: How much of an output and of an error a stage's row keeps, in characters.
+OUTPUT_SHOWN = 20_000
+ERROR_SHOWN = 2_000
+
+
+def attempt_of(stage: Stage) -> int:
+    """Which run of the stage the next one is: one that only waited goes on with the same."""
+    return stage.attempt if stage.started_at else stage.attempt + 1
+
+
+def claim(held: Claim, stage: Stage) -> None:
+    """Take the stage: after it no other worker prepares or runs it."""
+    until = claims.lease_end()
+    with unit_of_work():
+        keep(held, current=stage.position, lease_until=until)
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.CLAIMED,
+            old=[Stage.Status.PENDING],
+            changes={**held.mine, "attempt": attempt_of(stage), "lease_until": until},
+            facts={"attempt": attempt_of(stage)},
+        )
+        _must(moved, stage)
+
+
+def start(held: Claim, stage: Stage, vectors: list[list[str]]) -> None:
+    """Its process is about to run: after this it never runs again by itself."""
+    until = claims.lease_end()
+    with unit_of_work():
+        keep(held, lease_until=until)
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.RUNNING,
+            old=[Stage.Status.CLAIMED],
+            where=held.mine,
+            changes={
+                "lease_until": until,
+                "started_at": stage.started_at or timezone.now(),
+                "argv": vectors,
+            },
+            facts={"attempt": attempt_of(stage)},
+        )
+        _must(moved, stage)
+
+
+def put_back(held: Claim, stage: Stage, *, reason: str) -> None:
+    """It cannot begin just now: the stage is due again, and its pipeline back in the queue."""
+    with unit_of_work():
+        _give_pipeline_back(held, Pipeline.Status.QUEUED, reason)
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.PENDING,
+            old=[Stage.Status.CLAIMED],
+            where=held.mine,
+            changes={"attempt": stage.attempt, "claimed_by": "", "lease_until": None},
+            facts={"reason": reason},
+        )
+        _must(moved, stage)
+
+
+def wait(held: Claim, stage: Stage, result: RunResult) -> None:
+    """Only a person can let it go on: no worker is held for it."""
+    with unit_of_work():
+        _give_pipeline_back(held, Pipeline.Status.WAITING_APPROVAL, f"{stage.command} waits")
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.WAITING_APPROVAL,
+            old=[Stage.Status.RUNNING],
+            where=held.mine,
+            changes={
+                "claimed_by": "",
+                "lease_until": None,
+                "stderr": result.stderr,
+                "usage": _usage(stage, result),
+            },
+        )
+        _must(moved, stage)
+
+
+def succeed(
+    held: Claim,
+    stage: Stage,
+    result: RunResult,
+    pipe: Mapping[str, Any] | None,
+    adopt: Callable[[], None] | None = None,
+) -> None:
+    """Its end, the new pipe (None: unchanged), and what a built-in command makes of its output."""
+    changes: dict[str, Any] = {"lease_until": claims.lease_end()}
+    if pipe is not None:
+        changes["pipe"] = pipe
+    with unit_of_work():
+        keep(held, **changes)
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.SUCCEEDED,
+            old=[Stage.Status.RUNNING],
+            where=held.mine,
+            changes=_ended(stage, result, ""),
+            facts={"exit_code": result.exit_code, "bytes": len(result.output)},
+        )
+        _must(moved, stage)
+        if adopt is not None:
+            adopt()
+
+
+def fail(
+    held: Claim,
+    stage: Stage,
+    error: str,
+    *,
+    old: Stage.Status,
+    result: RunResult | None = None,
+) -> None:
+    """It failed, the ones after it never run, and only the reply is left."""
+    incomplete = result is not None and result.incomplete
+    ended = {"finished_at": timezone.now(), "lease_until": None, "error": error[:ERROR_SHOWN]}
+    with unit_of_work():
+        keep(
+            held,
+            failing=True,
+            error=f"{stage.command}: {error}"[:ERROR_SHOWN],
+            current=stage.position,
+            lease_until=claims.lease_end(),
+        )
+        moved = transitions.move_stage(
+            stage,
+            Stage.Status.INCOMPLETE if incomplete else Stage.Status.FAILED,
+            old=[old],
+            where=held.mine if old in Stage.HELD else None,
+            changes=ended if result is None else _ended(stage, result, error),
+            facts={"reason": error[:300]},
+        )
+        _must(moved, stage)
+        cancel_pending(stage.pipeline_id, reason="an earlier stage failed")
+
+
+def cancel_pending(pipeline_id: UUID, *, reason: str) -> None:
+    """The work stages that will not run any more; the reply stays due."""
+    pending = Stage.objects.filter(pipeline_id=pipeline_id, status=Stage.Status.PENDING)
+    for stage in pending.exclude(command=REPLY):
+        transitions.move_stage(
+            stage,
+            Stage.Status.CANCELLED,
+            old=[Stage.Status.PENDING],
+            changes={"finished_at": timezone.now()},
+            facts={"reason": reason},
+        )
+
+
+def pending(pipeline_id: UUID) -> list[Stage]:
+    """The work stages that are still due, in their order."""
+    due = Stage.objects.filter(pipeline_id=pipeline_id, status=Stage.Status.PENDING)
+    return list(due.exclude(command=REPLY).order_by("position"))
+
+
+def keep(held: Claim, **changes: Any) -> None:
+    """Write into the pipeline's row under the claim; ClaimLost when it is gone."""
+    kept = Pipeline.objects.filter(
+        pk=held.pipeline_id, status=Pipeline.Status.RUNNING, **held.mine
+    ).update(**changes)
+    transitions.must(bool(kept), f"pipeline {held.pipeline_id}")
+
+
+def _give_pipeline_back(held: Claim, status: Pipeline.Status, reason: str) -> None:
+    moved = transitions.move_pipeline(
+        held.pipeline_id,
+        status,
+        old=[Pipeline.Status.RUNNING],
+        where=held.mine,
+        changes={"claimed_by": "", "lease_until": None},
+        facts={"reason": reason},
+    )
+    transitions.must(moved, f"pipeline {held.pipeline_id}")
+
+
+def _must(moved: bool, stage: Stage) -> None:
+    transitions.must(moved, f"stage {stage.position} of pipeline {stage.pipeline_id}")
+
+
+def _ended(stage: Stage, result: RunResult, error: str) -> dict[str, Any]:
+    return {
+        "finished_at": timezone.now(),
+        "lease_until": None,
+        "exit_code": result.exit_code,
+        "stderr": result.stderr,
+        "error": error[:ERROR_SHOWN],
+        "usage": _usage(stage, result),
+        "retriable": bool(error) and result.retriable,
+        **_shown_output(result.output),
+    }
+
+
+def _usage(stage: Stage, result: RunResult) -> dict[str, float]:
+    """What all runs of the stage have cost: a run's own cost is added to what is there."""
+    names: Collection[str] = {*stage.usage, *result.usage}
+    return {name: stage.usage.get(name, 0) + result.usage.get(name, 0) for name in sorted(names)}
+
+
+def _shown_output(output: bytes) -> dict[str, Any]:
+    text = output[: OUTPUT_SHOWN * 4].decode("utf-8", "replace").replace("\0", "\ufffd")
+    return {"output": text[:OUTPUT_SHOWN], "output_size": len(output)}
