@@ -26,6 +26,8 @@ PIPELINES = {
     "mission.dispatched": "A worker was started for {command}, round {round}.",
     "mission.result": "The worker handed in a result: {verdict}.",
     "mission.reflected": "A look back at round {round}: {recommendation}.",
+    "mission.round": "Round {round} of {command} begins.",
+    "mission.cost": "A run of {command} cost {usd} USD.",
     "mission.closed": "The mission was closed with a result that passed.",
     "mission.failed": "The mission failed: {reason}.",
     "mission.escalated": "The mission needs a person: {reason}.",

@@ -1,4 +1,4 @@
-"""Reactions to mail: an admitted message is taken in, a reply's fate settles its pipeline."""
+"""Reactions: an admitted message is taken in, a reply's fate settles its pipeline, and so on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from django.dispatch import receiver
 from guards import queue
 from mail.models import Message, Outbound
 from mail.signals import message_admitted, outbound_changed
-from pipelines.services import replies
+from pipelines.services import missions, replies
+from pipelines.signals import stage_given_up
 
 
 @receiver(message_admitted, dispatch_uid="pipelines.take_in")
@@ -22,3 +23,9 @@ def take_in(sender: Any, message: Message, **kwargs: Any) -> None:
 def settle_reply(sender: Any, outbound: Outbound, **kwargs: Any) -> None:
     """An outgoing message moved: its pipeline moves with it, in the same transaction."""
     replies.settle(message=outbound)
+
+
+@receiver(stage_given_up, dispatch_uid="pipelines.end_mission")
+def end_mission(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
+    """A stage was cancelled or interrupted: its open mission ends, in the same transaction."""
+    missions.end_for_stage(stage_id=stage_id, status="given up", reason=reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
 from itertools import count
@@ -12,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import factory
+from django.utils import timezone
 
 from guards import documents
 from guards.models import Contact, Identity, PinnedKey
 from guards.types import Asker, TrustLevel, TrustReason
 from mail.gateways import blobs
 from mail.models import Account, Message
-from pipelines.models import Command, Pipeline, Stage
-from pipelines.services import commands
+from pipelines import specification
+from pipelines.models import Command, Mission, Pipeline, Stage
+from pipelines.services import commands, missions
+from pipelines.types import Job
 from tests.guards.factories import ContactFactory, IdentityFactory, PermissionFactory
 from tests.keys import Key, sign_detached
 
@@ -191,3 +195,90 @@ class Desk:
         """That message, admitted: its execution is due."""
         raw = fields.pop("raw", None) or self.raw(text)
         return MessageFactory(raw=raw, account=self.account, sender=self.requester.email, **fields)
+
+
+def claude(name: str = "publish", **fields: Any) -> dict[str, Any]:
+    """A command document of the claude runner that passes every check, until a test changes it."""
+    document = {
+        "schema": "command/1",
+        "name": name,
+        "serial": 1,
+        "prompt": "Publish what the contract's arguments say.",
+        "args": [{"name": "target", "type": "string", "max_length": 100}],
+        "budget": {"rounds": 2, "max_usd": 1.5, "max_turns": 10},
+        "project": "web",
+        "write_set": ["site"],
+        "output_schema": "text",
+        **fields,
+    }
+    return {key: value for key, value in document.items() if value is not ...}
+
+
+@dataclass
+class MissionDesk:
+    """A claimed stage of a claude command, and the worker that its mission is for."""
+
+    document: dict[str, Any] = field(default_factory=claude)
+    directory: Path = Path("/srv/pipelines/p")
+    workplace: Path = Path("/srv/projects/web")
+    pipeline: Pipeline = field(default_factory=PipelineFactory)
+
+    def __post_init__(self) -> None:
+        name = self.document["name"]
+        self.spec = specification.read(self.document)
+        Command.objects.update_or_create(
+            name=name,
+            defaults={"document": self.document, "digest": documents.digest(self.document)},
+        )
+        self.stage: Stage = StageFactory(
+            pipeline=self.pipeline,
+            position=self.pipeline.stages.count() + 1,
+            command=name,
+            digest=documents.digest(self.document),
+            runner="claude",
+            status=Stage.Status.CLAIMED,
+            attempt=1,
+            lease_until=timezone.now() + timedelta(minutes=1),
+        )
+
+    def job(self, **changes: Any) -> Job:
+        fields: dict[str, Any] = {
+            "args": {"target": "site"},
+            "pipe": json.dumps(self.pipeline.pipe).encode(),
+            "pipeline": str(self.pipeline.pk),
+            "stage": self.stage.pk,
+            "attempt": self.stage.attempt,
+            "directory": self.directory,
+            "workplace": self.workplace,
+            **changes,
+        }
+        return Job(self.spec, **fields)
+
+    def admit(self, **changes: Any) -> Mission:
+        """Open its mission."""
+        fields = {"worker": "claude", "pipeline": self.pipeline, **changes}
+        return missions.admit(job=fields.pop("job", None) or self.job(), **fields)
+
+    def dispatch(self, mission: Mission | None = None) -> tuple[Mission, Asker]:
+        """Open its mission and start a run; the mission, and its worker as an asker."""
+        mission, _ = missions.dispatch(mission=mission or self.admit())
+        assert mission.token is not None
+        return mission, Asker("token", mission.token.prefix)
+
+    def result(self, **fields: Any) -> dict[str, Any]:
+        """A result that passes, until a test changes it; `...` leaves a key out."""
+        document = {
+            "verdict": "pass",
+            "confidence": 0.9,
+            "prose": "It is published.",
+            "output": "published",
+            "files_changed": ["site/index.html"],
+            **fields,
+        }
+        return {key: value for key, value in document.items() if value is not ...}
+
+    def worked(self, **fields: Any) -> Mission:
+        """A mission whose first round has this result."""
+        mission, worker = self.dispatch()
+        missions.submit_result(mission_id=mission.pk, document=self.result(**fields), by=worker)
+        return mission

@@ -1,0 +1,108 @@
+"""One run of a mission's worker: its token, and what it reads with it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from guards.exceptions import Refused
+from guards.models import ApiToken
+from guards.services import tokens
+from guards.services.units import unit_of_work
+from guards.types import SYSTEM, Refusal
+from pipelines.models import Mission, MissionResult, Reflection, ToolCall
+from pipelines.services.missions import budgets, record
+from pipelines.types import MissionRule
+
+#: The one scope of a mission's token.
+SCOPE = "mission:work"
+
+#: How long a token outlives the longest run, for the last call of a worker that is being ended.
+GRACE = timedelta(minutes=5)
+
+
+def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
+    """Begin one run: mint a token for this mission and nothing else, and give back its secret.
+
+    Tokens of earlier runs die. MissionRefused by `mission-ended`, or `budget-spent` when its rounds
+    have cost all that they may.
+    """
+    with unit_of_work():
+        held = record.held_open(mission.pk)
+        contract = record.contract_of(held)
+        if not record.remaining_usd(held):
+            raise record.refusal(
+                MissionRule.BUDGET_SPENT,
+                f"{held} has cost {held.usd:.2f} of {held.max_usd:.2f} USD",
+            )
+        tokens.revoke_for(holder=record.subject(held.pk))
+        now = timezone.now()
+        token, secret = tokens.mint_for(
+            holder=record.subject(held.pk),
+            label=f"{held} ({held.command})",
+            scopes=[SCOPE],
+            identity=held.pipeline.identity,
+            expires_at=now + timedelta(seconds=contract.timeout) + GRACE,
+            by=SYSTEM,
+        )
+        held.dispatched_at = held.dispatched_at or now
+        held.session_id = session_id or held.session_id
+        held.token = token
+        held.save(update_fields=["dispatched_at", "session_id", "token"])
+        facts = {"session": held.session_id, "token": token.prefix}
+        record.note(held, budgets.DISPATCHED, actor=str(SYSTEM), facts=facts)
+    return held, secret
+
+
+def end_run(*, mission: Mission) -> int:
+    """The worker's process has ended: its token counts no longer. How many tokens that ended."""
+    with unit_of_work():
+        return tokens.revoke_for(holder=record.subject(mission.pk))
+
+
+def show(*, mission_id: UUID, token: ApiToken) -> dict[str, Any]:
+    """What the worker reads: its contract, where it stands, and what was said so far.
+
+    Refused for every token but the mission's own (`other-holder`), one without the scope, and one
+    that was revoked.
+    """
+    require_own(token, mission_id)
+    mission = record.read(mission_id)
+    contract = record.contract_of(mission)
+    return {
+        "contract": mission.contract,
+        "status": mission.status,
+        "round": mission.round,
+        "rounds": mission.rounds,
+        "remaining_usd": float(record.remaining_usd(mission)),
+        "reflection_required": contract.budget.reflection_after_each,
+        "results": [_result(row) for row in mission.results.order_by("round")],
+        "reflections": [_reflection(row) for row in mission.reflections.order_by("round")],
+        "answers": [_answer(row) for row in mission.tool_calls.order_by("asked_at")],
+    }
+
+
+def require_own(token: ApiToken, mission_id: UUID) -> None:
+    """Refuse a token that may not work on this mission now."""
+    tokens.require_valid(token)
+    if SCOPE not in token.scopes:
+        raise Refused(f"this token does not carry the scope {SCOPE}", rule=Refusal.SCOPE_MISSING)
+    tokens.require_holder(token, holder=record.subject(mission_id))
+
+
+def _result(row: MissionResult) -> dict[str, Any]:
+    names = ("round", "verdict", "confidence", "prose", "files", "files_changed", "open_questions")
+    return {name: getattr(row, name) for name in names}
+
+
+def _reflection(row: Reflection) -> dict[str, Any]:
+    names = ("round", "converging", "signals", "recommendation", "reason")
+    return {name: getattr(row, name) for name in names}
+
+
+def _answer(row: ToolCall) -> dict[str, Any]:
+    names = ("round", "tool", "input", "state", "reason")
+    return {name: getattr(row, name) for name in names}

@@ -1,0 +1,83 @@
+"""A mission's row and its record: how it is read for a change, and what each change leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from guards.exceptions import NotFound
+from guards.types import Subject
+from pipelines import mission_documents
+from pipelines.exceptions import MissionRefused
+from pipelines.mission_documents import Contract
+from pipelines.models import Mission, MissionEvent
+from pipelines.types import MissionRule
+from teams.services import events
+
+#: The type of a mission as the holder of its token and as the subject of events.
+HOLDER = "pipelines.mission"
+
+
+def subject(mission_id: UUID) -> Subject:
+    """How tokens and events name a mission."""
+    return Subject(HOLDER, str(mission_id))
+
+
+def read(mission_id: UUID) -> Mission:
+    """A mission as it is; NotFound otherwise."""
+    found = Mission.objects.filter(pk=mission_id).select_related("pipeline").first()
+    if found is None:
+        raise NotFound(f"there is no mission {mission_id}", field="mission_id")
+    return found
+
+
+def held(mission_id: UUID) -> Mission:
+    """A mission's row, kept from other writers until the transaction ends; NotFound otherwise."""
+    rows = Mission.objects.select_for_update(of=("self",))
+    found = rows.filter(pk=mission_id).select_related("pipeline").first()
+    if found is None:
+        raise NotFound(f"there is no mission {mission_id}", field="mission_id")
+    return found
+
+
+def held_open(mission_id: UUID) -> Mission:
+    """A mission that may go on; MissionRefused for one that has ended or lost its write set."""
+    mission = held(mission_id)
+    if mission.status != Mission.Status.OPEN or mission.released_at is not None:
+        raise refusal(MissionRule.MISSION_ENDED, f"{mission} has ended: {mission.status}")
+    return mission
+
+
+def contract_of(mission: Mission) -> Contract:
+    """The contract as it was admitted; MissionRefused where the row holds another one."""
+    if mission_documents.digest(mission.contract) != mission.contract_sha256:
+        raise refusal(MissionRule.CONTRACT_CHANGED, f"the contract of {mission} was changed")
+    return mission_documents.read_contract(mission.contract)
+
+
+def note(
+    mission: Mission, kind: str, *, actor: str, facts: Mapping[str, object] | None = None
+) -> None:
+    """Write one event: beside the mission, and into the log. Joins the caller's unit."""
+    described: dict[str, Any] = {
+        "command": mission.command,
+        "round": mission.round,
+        "pipeline": str(mission.pipeline_id),
+        **(facts or {}),
+    }
+    MissionEvent.objects.create(mission=mission, kind=kind, actor=actor, facts=described)
+    events.append_event(
+        kind=f"mission.{kind}", subject=subject(mission.pk), actor=actor, facts=described
+    )
+
+
+def remaining_usd(mission: Mission) -> Decimal:
+    """What its rounds may still cost together, in US dollars; never below nothing."""
+    return max(mission.max_usd - mission.usd, Decimal(0))
+
+
+def refusal(rule: MissionRule, detail: str, *, field: str | None = None) -> MissionRefused:
+    """A refusal by its rule."""
+    return MissionRefused(detail, field=field, rule=rule.value)

@@ -1,0 +1,162 @@
+"""What a run of a mission brings in: its result, its cost, and whether another round follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from guards.exceptions import AlreadyDecided, InvalidInput
+from guards.models import ApiToken
+from guards.services import tokens
+from guards.services.units import unit_of_work
+from guards.types import SYSTEM, Asker
+from pipelines import mission_documents
+from pipelines.mission_documents import Recommendation, ReflectionDocument, ResultDocument, Verdict
+from pipelines.models import Mission, MissionResult, Reflection
+from pipelines.services.missions import budgets, dispatching, record
+from pipelines.types import MissionRule
+
+#: Looks back after which nobody begins another round.
+_HALTS = frozenset({Recommendation.STOP, Recommendation.ESCALATE})
+
+
+def submit_result(*, mission_id: UUID, document: Mapping[str, Any], by: Asker) -> MissionResult:
+    """Take in a worker's result for the round that runs, once; the same one again changes nothing.
+
+    ContractInvalid names the place and the rule of what is not exactly as it must be.
+    MissionRefused by `not-the-worker` for anybody but the mission's own token, `not-dispatched`,
+    `mission-ended`; AlreadyDecided for another result of the same round.
+    """
+    with unit_of_work():
+        _require_worker(by, mission_id)
+        mission = record.held_open(mission_id)
+        if mission.dispatched_at is None:
+            raise record.refusal(MissionRule.NOT_DISPATCHED, f"no worker was started for {mission}")
+        result = mission_documents.read_result(document, record.contract_of(mission))
+        standing = mission.results.filter(round=mission.round).first()
+        if standing is not None:
+            return _same(standing, result)
+        return _record(mission, result, by)
+
+
+def _require_worker(by: Asker, mission_id: UUID) -> None:
+    token = ApiToken.objects.filter(prefix=by.name).first() if by.kind == "token" else None
+    if token is None:
+        raise record.refusal(
+            MissionRule.NOT_THE_WORKER, f"only the mission's worker hands in its result, not {by}"
+        )
+    dispatching.require_own(token, mission_id)
+
+
+def _record(mission: Mission, result: ResultDocument, by: Asker) -> MissionResult:
+    row = MissionResult.objects.create(
+        mission=mission,
+        round=mission.round,
+        submitted_at=timezone.now(),
+        submitted_by=str(by),
+        **_columns(result),
+    )
+    facts = {
+        "verdict": result.verdict.value,
+        "confidence": result.confidence,
+        "files_changed": len(result.files_changed),
+        "open_questions": len(result.open_questions),
+    }
+    record.note(mission, "result", actor=str(by), facts=facts)
+    if result.reflection is not None:
+        _reflect(mission, result.reflection, str(by))
+    return row
+
+
+def _columns(result: ResultDocument) -> dict[str, Any]:
+    return {
+        "verdict": result.verdict.value,
+        "confidence": result.confidence,
+        "prose": result.prose,
+        "output": result.output,
+        "files": list(result.files),
+        "files_changed": list(result.files_changed),
+        "open_questions": list(result.open_questions),
+    }
+
+
+def _same(standing: MissionResult, result: ResultDocument) -> MissionResult:
+    """A worker may ask again when it missed the answer; it may not change what it said."""
+    if any(getattr(standing, name) != value for name, value in _columns(result).items()):
+        raise AlreadyDecided(f"round {standing.round} has its result, and results do not change")
+    return standing
+
+
+def _reflect(mission: Mission, reflection: ReflectionDocument, by: str) -> None:
+    Reflection.objects.create(
+        mission=mission,
+        round=mission.round,
+        converging=reflection.converging,
+        signals=list(reflection.signals),
+        recommendation=reflection.recommendation.value,
+        reason=reflection.reason,
+        created_at=timezone.now(),
+        created_by=by,
+    )
+    facts = {
+        "recommendation": reflection.recommendation.value,
+        "converging": reflection.converging,
+    }
+    record.note(mission, "reflected", actor=by, facts=facts)
+
+
+def record_cost(*, mission: Mission, usd: float, turns: int) -> Mission:
+    """Add what one run cost, however it ended; also to a mission that has ended meanwhile.
+
+    A run that is not followed by this counts with all that it may have cost. InvalidInput for a
+    figure that is no amount.
+    """
+    if not math.isfinite(usd) or usd < 0 or turns < 0:
+        raise InvalidInput(f"a run cannot cost {usd} USD in {turns} turns", field="usd")
+    with unit_of_work():
+        held = record.held(mission.pk)
+        amount = budgets.dollars(usd)
+        held.usd, held.turns = held.usd + amount, held.turns + turns
+        held.save(update_fields=["usd", "turns"])
+        facts = {"usd": f"{amount:f}", "turns": turns}
+        record.note(held, budgets.COST, actor=str(SYSTEM), facts=facts)
+    return held
+
+
+def next_round(*, mission: Mission, reflection: Mapping[str, Any] | None = None) -> bool:
+    """Begin another round, if one may follow; False when the mission has to end as it is.
+
+    MissionRefused by `no-result` while this round has neither a result nor a look back. No round
+    follows the last one, a spent budget, a result that asks for a person, or a look back that
+    advises to stop. `reflection` is recorded unless this round has one.
+    """
+    looked_back = None if reflection is None else mission_documents.read_reflection(reflection)
+    with unit_of_work():
+        held = record.held_open(mission.pk)
+        if looked_back and not held.reflections.filter(round=held.round).exists():
+            _reflect(held, looked_back, str(SYSTEM))
+        if not _may_follow(held):
+            return False
+        tokens.revoke_for(holder=record.subject(held.pk))
+        held.round += 1
+        held.save(update_fields=["round"])
+        record.note(held, "round", actor=str(SYSTEM))
+    return True
+
+
+def _may_follow(mission: Mission) -> bool:
+    result = mission.results.filter(round=mission.round).first()
+    look = mission.reflections.filter(round=mission.round).first()
+    if result is None and look is None:
+        raise record.refusal(
+            MissionRule.NO_RESULT, f"round {mission.round} has neither a result nor a look back"
+        )
+    if result is not None and result.verdict == Verdict.ESCALATE:
+        return False
+    if look is not None and look.recommendation in _HALTS:
+        return False
+    return mission.round < mission.rounds and record.remaining_usd(mission) > 0
