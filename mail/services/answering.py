@@ -14,8 +14,11 @@ from mail.exceptions import ReplyRefused
 from mail.models import Message, Outbound
 from mail.types import LoopReason
 
+#: An origin of this type says that the work goes on. It stands beside the answer, never for it: its
+#: effect has no source, so that it cannot be in the answer's way.
+ACKNOWLEDGEMENT = "pipelines.acknowledgement"
 #: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
-PIPELINES = ("pipelines.pipeline", "pipelines.stage")
+PIPELINES = ("pipelines.pipeline", "pipelines.stage", "pipelines.resumption", ACKNOWLEDGEMENT)
 
 
 def refuse_unless_answerable(message: Message, origin: Subject) -> None:
@@ -62,8 +65,17 @@ def refuse_above_daily_caps(message: Message) -> None:
 
 def is_hour_full(identity: Identity) -> bool:
     """Whether the identity has sent as many automatic replies within an hour as it may."""
+    return _sent_within_an_hour(identity) >= int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
+
+
+def is_hour_half_full(identity: Identity) -> bool:
+    """Whether what is left of the hour's replies is for answers alone."""
+    return 2 * _sent_within_an_hour(identity) >= int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
+
+
+def _sent_within_an_hour(identity: Identity) -> int:
     since = timezone.now() - timedelta(hours=1)
     sent = Outbound.objects.filter(
         account__identity=identity, automatic=True, submitted_at__gte=since
     ).exclude(status=Outbound.Status.QUEUED)
-    return sent.count() >= int(settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR)
+    return sent.count()

@@ -289,7 +289,8 @@ def _rewrite(outbound: Outbound, text: str, executes: bool) -> Outbound:
 
 
 def _request(outbound: Outbound, asker: Asker) -> Request:
-    source = outbound.in_reply_to
+    beside = outbound.origin_type == answering.ACKNOWLEDGEMENT
+    source = None if beside else outbound.in_reply_to
     return Request(
         kind=KIND,
         subject=subject_of(outbound),
