@@ -11,6 +11,7 @@ from guards.queue.schedules import Entry
 TIMETABLE: tuple[Entry, ...] = (
     Entry("approvals: expire, settle what a dead worker left", "approvals.tasks.sweep"),
     Entry("pipelines: take due messages, recover", "pipelines.tasks.sweep"),
+    Entry("pipelines: remove directories", "pipelines.tasks.sweep_files", minutes=15),
     Entry("mail: poll accounts that nobody watches", "mail.tasks.poll_due"),
     Entry("teams: sign the head of the log", "teams.tasks.sign_head"),
 )

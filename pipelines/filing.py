@@ -76,6 +76,8 @@ def opened(directory: Path) -> Iterator[int]:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise refusal("the pipeline's directory belongs to somebody else", "directory-foreign")
         yield descriptor
+    except OSError as error:
+        raise refusal(f"the directory cannot be used: {error.strerror}", "disk") from error
     finally:
         os.close(descriptor)
 
@@ -171,13 +173,10 @@ def remove(directory: Path) -> int | None:
 
 def empty(directory: Path, *, and_itself: bool = False) -> int:
     """Remove all that lies in a directory, however deep; bytes that it held."""
-    try:
-        with opened(directory) as root:
-            freed = _remove_all(root)
+    with opened(directory) as root:
+        freed = _remove_all(root)
         if and_itself:
             directory.rmdir()
-    except OSError as error:
-        raise refusal(f"the directory cannot be removed: {error.strerror}", "disk") from error
     return freed
 
 

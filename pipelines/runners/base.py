@@ -13,6 +13,9 @@ STDERR_SHOWN = 8_000
 #: The variable by which recovery knows the children of a pipeline, whoever their parent is.
 MARK = "COUNTERSIGN_PIPELINE"
 
+#: The variable that says where a stage leaves its files.
+DIRECTORY = "COUNTERSIGN_DIRECTORY"
+
 
 def environment(job: Job) -> dict[str, str]:
     """The declared variables, resolved now, and the pipeline's mark.
@@ -22,6 +25,13 @@ def environment(job: Job) -> dict[str, str]:
     declared = job.spec.environment.items()
     resolved = {name: secrets.resolve(reference).reveal() for name, reference in declared}
     return {**resolved, MARK: job.pipeline}
+
+
+def places(job: Job) -> dict[str, str]:
+    """Where a stage leaves its files, and its HOME, which is never its project's."""
+    if job.directory is None:
+        return {}
+    return {DIRECTORY: str(job.directory), "HOME": str(job.directory)}
 
 
 def end_children(pipeline: str) -> int:

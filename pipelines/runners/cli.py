@@ -41,7 +41,7 @@ class CliRunner:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
             vectors = self.describe(job)
-            variables = base.environment(job)
+            variables = {**base.places(job), **base.environment(job)}
             timeout = job.spec.timeout
             if len(vectors) == 1:
                 ended = process.run(
@@ -49,6 +49,7 @@ class CliRunner:
                     stdin=job.pipe,
                     timeout=timeout,
                     env=variables,
+                    cwd=job.workplace,
                     max_output=MAX_OUTPUT_BYTES,
                 )
             else:
@@ -57,6 +58,7 @@ class CliRunner:
                     stdin=job.pipe,
                     timeout=timeout,
                     env=variables,
+                    cwd=job.workplace,
                     max_output=MAX_OUTPUT_BYTES,
                 )
         except CountersignError as error:

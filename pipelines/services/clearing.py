@@ -63,11 +63,15 @@ def may_go_on(pipeline: Pipeline) -> bool:
 
     A look, not the check: whether the command is signed and repeatable now is asked at resumption.
     """
-    if pipeline.status != Pipeline.Status.INTERRUPTED:
+    begun = Stage.objects.filter(pipeline=pipeline)
+    if pipeline.status == Pipeline.Status.INTERRUPTED:
+        stopped = begun.filter(status=Stage.Status.INTERRUPTED)
+    elif pipeline.status == Pipeline.Status.FAILED:
+        stopped = begun.filter(retriable=True)
+    else:
         return False
-    stopped = Stage.objects.filter(pipeline=pipeline, status=Stage.Status.INTERRUPTED)
-    names = stopped.values_list("command", flat=True)
-    documents = Command.objects.filter(name__in=list(names)).values_list("document", flat=True)
+    names = list(stopped.values_list("command", flat=True))
+    documents = Command.objects.filter(name__in=names).values_list("document", flat=True)
     return any(document.get("repeatable") is True for document in documents)
 
 

@@ -1,0 +1,279 @@
+"""Attachments and files that stages make: handed on by the pipe, looked at both ways, removed."""
+
+from __future__ import annotations
+
+import json
+from email.message import EmailMessage
+from email.policy import SMTP
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from mail import selectors as mail
+from pipelines import filing
+from pipelines.models import Pipeline
+from pipelines.services import execution, files, intake, rules
+from tests.keys import Key, sign_detached
+from tests.pipelines.factories import OPERATOR, Desk, MessageFactory, script
+
+pytestmark = pytest.mark.django_db
+
+OBJECT = {"type": "object"}
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4
+
+#: A program that answers with what a test has written beside it.
+SAY = 'cat "$(dirname "$0")/answer"'
+
+
+@pytest.fixture(autouse=True)
+def pipelines_directory(settings, tmp_path: Path) -> Path:
+    settings.PIPELINES_DIR = tmp_path / "pipelines"
+    return settings.PIPELINES_DIR
+
+
+def signed_mail(desk: Desk, text: str, *attachments: tuple[str, bytes], key: Key | None = None):
+    """A PGP/MIME message of the requester with attachments inside what is signed."""
+    part = EmailMessage(policy=SMTP)
+    part.set_content(f"@{desk.identity.handle}\n{text}\n")
+    for name, content in attachments:
+        part.add_attachment(content, maintype="application", subtype="pdf", filename=name)
+    payload = part.as_bytes()
+    head = (
+        f"From: {desk.requester.email}\r\nTo: {desk.identity.email}\r\nSubject: A request\r\n"
+        f"Message-ID: <{uuid4()}@example.org>\r\nMIME-Version: 1.0\r\n"
+        'Content-Type: multipart/signed; boundary="bb"; micalg=pgp-sha256;\r\n'
+        ' protocol="application/pgp-signature"\r\n\r\n'
+    ).encode()
+    signature = sign_detached(key or desk.requester, payload)
+    middle = b"\r\n--bb\r\nContent-Type: application/pgp-signature\r\n\r\n"
+    return head + b"--bb\r\n" + payload + middle + signature + b"\r\n--bb--\r\n"
+
+
+def run(desk: Desk, *commands: str, attachments=(("report.pdf", PDF),)) -> Pipeline:
+    calls = [{"command": name} for name in commands]
+    rules.save_rule(name="all", match="please", calls=calls, by=OPERATOR)
+    raw = signed_mail(desk, "please do it", *attachments)
+    pipeline = intake.take_in(message_id=desk.message("", raw=raw).pk)
+    assert pipeline is not None
+    return execution.run(pipeline_id=pipeline.pk)
+
+
+def answering(scripts: Path, answer: object, lines: str = "") -> str:
+    """A program that does `lines` in its working directory and then writes that answer."""
+    written = answer if isinstance(answer, str) else json.dumps(answer)
+    (scripts / "answer").write_text(written)
+    return script(scripts, "program", f"{lines}\n{SAY}")
+
+
+def error_of(pipeline: Pipeline) -> str:
+    assert pipeline.failing
+    return pipeline.stages.exclude(command="reply").get(status="failed").error
+
+
+def test_an_attachment_lies_in_the_directory_and_stands_in_the_pipe(desk, owner, server):
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+
+    pipeline = run(desk, "see")
+
+    assert pipeline.status == "completed", pipeline.error
+    seen = json.loads(pipeline.stages.get(command="see").output)
+    place = files.directory_of(pipeline.pk)
+    assert seen["files"] == [
+        {
+            "name": "02-report.pdf",
+            "path": f"{place}/02-report.pdf",
+            "mime_type": "application/pdf",
+            "size": len(PDF),
+            "origin": "attachment",
+        }
+    ]
+    assert (place / "02-report.pdf").read_bytes() == PDF
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert (place / "02-report.pdf").stat().st_mode & 0o777 == 0o600
+    assert pipeline.pipe["files"][0]["path"] == "02-report.pdf"
+
+
+@pytest.mark.fault("attachments-01", "attachments-03", "exec-02", "sister-25")
+def test_hostile_names_are_text_and_the_files_stay_below_the_directory(desk, owner, server):
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+    hostile = ["../../../../tmp/x", "--output=x", "a\x00b.pdf", "same.pdf", "same.pdf", "é" * 300]
+
+    pipeline = run(desk, "see", attachments=[(name, PDF) for name in hostile])
+
+    place = files.directory_of(pipeline.pk)
+    paths = [entry["path"] for entry in pipeline.pipe["files"]]
+    assert len(set(paths)) == len(hostile)
+    assert sorted(one.name for one in place.iterdir()) == sorted(paths)
+    assert all(path[:2].isdigit() and path.isascii() for path in paths)
+    assert [entry["size"] for entry in pipeline.pipe["files"]] == [len(PDF)] * len(hostile)
+
+
+def test_what_stands_outside_of_the_signature_is_no_attachment(desk, owner, server):
+    raw = signed_mail(desk, "please do it", ("inside.pdf", PDF))
+    outside = (
+        b"--oo\r\n" + b"Content-Type: application/pdf\r\n"
+        b'Content-Disposition: attachment; filename="outside.pdf"\r\n\r\nx\r\n--oo--\r\n'
+    )
+    message = MessageFactory(raw=raw.replace(b"--bb--\r\n", b"--bb--\r\n" + outside))
+
+    assert [one.name for one in mail.attachments(message)] == ["inside.pdf"]
+
+
+def test_a_program_makes_a_file_and_the_pipe_holds_it(desk, owner, server, scripts):
+    answer = {
+        "data": {"title": "Q3"},
+        "files": [{"path": "chart.png", "size": 1, "origin": "attachment"}],
+    }
+    made = answering(scripts, answer, 'printf png > chart.png; printf "%s" "$HOME" > ../home')
+    owner.install("chart", binary=made, files=True, output_schema=OBJECT)
+
+    pipeline = run(desk, "chart")
+
+    entry = pipeline.pipe["files"][0]
+    assert pipeline.pipe["data"] == {"title": "Q3"}
+    assert {key: entry[key] for key in ("name", "path", "mime_type", "size", "origin")} == {
+        "name": "chart.png",
+        "path": "chart.png",
+        "mime_type": "image/png",
+        "size": 3,
+        "origin": "stage-1",
+    }
+
+
+def test_a_program_that_echoes_the_pipe_hands_its_files_on(desk, owner, server):
+    owner.install("echo-pipe", binary="cat", files=True, output_schema=OBJECT)
+    owner.install("again", binary="cat", files=True, output_schema=OBJECT)
+
+    pipeline = run(desk, "echo-pipe", "again")
+
+    (entry,) = pipeline.pipe["files"]
+    assert (entry["path"], entry["origin"]) == ("02-report.pdf", "attachment")
+
+
+def test_a_written_over_attachment_is_told_from_the_mails_own(desk, owner, server, scripts):
+    answer = {"data": {}, "files": [{"path": "02-report.pdf", "origin": "attachment"}]}
+    made = answering(scripts, answer, "printf other > 02-report.pdf")
+    owner.install("over", binary=made, files=True, output_schema=OBJECT)
+
+    (entry,) = run(desk, "over").pipe["files"]
+
+    assert (entry["origin"], entry["size"]) == ("stage-1", 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"mode": "passthrough", "output_schema": ...}, ["02-report.pdf"]),
+        ({"output_schema": "text"}, []),
+    ],
+)
+def test_files_pass_through_or_end_with_a_stage_that_does_not_say_them(
+    desk, owner, server, fields, expected
+):
+    owner.install("stage", fixed_args=["ok"], **fields)
+
+    assert [entry["path"] for entry in run(desk, "stage").pipe["files"]] == expected
+
+
+def test_a_stage_that_returns_files_and_leaves_them_out_drops_them(desk, owner, server, scripts):
+    made = answering(scripts, {"data": {"a": 1}})
+    owner.install("drops", binary=made, files=True, output_schema=OBJECT)
+
+    pipeline = run(desk, "drops")
+
+    assert (pipeline.status, pipeline.pipe) == ("completed", {"data": {"a": 1}, "files": []})
+
+
+@pytest.mark.fault("attachments-03", "sister-25")
+@pytest.mark.parametrize(
+    ("path", "lines", "rule"),
+    [
+        ("../secret", "", "path-not-plain"),
+        ("/etc/passwd", "", "path-absolute"),
+        ("a/../../secret", "mkdir a", "path-not-plain"),
+        ("", "", "path-empty"),
+        (7, "", "path-missing"),
+        ("none.txt", "", "file-missing"),
+        ("link", "ln -s /etc/passwd link", "file-not-regular"),
+        ("way/passwd", "ln -s /etc way", "file-not-regular"),
+        ("fifo", "mkfifo fifo", "file-not-regular"),
+        ("folder", "mkdir folder", "file-not-regular"),
+        ("hard", "ln ../../bin/answer hard", "file-linked"),
+        ("big", "truncate -s 25000001 big", "file-too-large"),
+        ("a", "touch a; truncate -s 99000000 x; truncate -s 2000000 .y", "directory-too-large"),
+    ],
+)
+def test_a_file_that_may_not_be_where_it_is_said_to_be_fails_the_stage(
+    desk, owner, server, scripts, tmp_path, path, lines, rule
+):
+    (tmp_path / "pipelines").mkdir(mode=0o700)
+    (tmp_path / "pipelines" / "secret").write_text("secret")
+    made = answering(scripts, {"data": {}, "files": [{"path": path}]}, lines)
+    owner.install("leak", binary=made, files=True, output_schema=OBJECT)
+
+    pipeline = run(desk, "leak")
+
+    assert error_of(pipeline).startswith(f"{rule}: ")
+    assert b"could not be completed" in server.sent[0].payload
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ([], "the output is"),
+        ({"files": []}, "the output is"),
+        ({"data": {}, "file": []}, "'file'"),
+        ({"data": {}, "files": {}}, "a list of objects"),
+        ({"data": {}, "files": ["a"]}, "a list of objects"),
+        ({"data": "text", "files": []}, "not of type 'object'"),
+        ({"data": {}, "files": [{"path": "a"}, {"path": "./a"}]}, "path-not-plain"),
+        ({"data": {}, "files": [{"path": "a"}, {"path": "a"}]}, "file-twice"),
+        ({"data": {}, "files": [{"path": "a"}] * 1001}, "too-many-files"),
+    ],
+)
+def test_an_output_with_files_has_its_exact_form(desk, owner, server, scripts, answer, sentence):
+    made = answering(scripts, answer, "touch a")
+    owner.install("odd", binary=made, files=True, output_schema=OBJECT)
+
+    assert sentence in error_of(run(desk, "odd"))
+
+
+def test_a_file_that_is_swapped_before_the_next_stage_fails_it(desk, owner, server, scripts):
+    swap = script(scripts, "swap", "rm 02-report.pdf; ln -s /etc/passwd 02-report.pdf")
+    owner.install("swap", binary=swap, mode="passthrough", output_schema=...)
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+
+    assert error_of(run(desk, "swap", "see")).startswith("file-not-regular: ")
+
+
+def test_a_path_from_the_pipe_is_one_argument_that_opens(desk, owner, server):
+    argument = {"name": "file", "type": "string", "position": 1, "from_pipe": "/files/0/path"}
+    owner.install("count", binary="wc", fixed_args=["-c"], args=[argument])
+
+    pipeline = run(desk, "count", attachments=[("--files0-from=x", PDF)])
+
+    assert pipeline.pipe["data"].split()[0] == str(len(PDF)), pipeline.error
+
+
+def test_attachments_above_a_cap_fail_the_work_and_are_not_written(
+    desk, owner, server, monkeypatch
+):
+    monkeypatch.setattr(filing, "MAX_FILE_BYTES", len(PDF) - 1)
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+
+    pipeline = run(desk, "see")
+
+    assert error_of(pipeline).startswith("file-too-large: ")
+    assert list(files.directory_of(pipeline.pk).iterdir()) == []
+
+
+def test_a_directory_that_was_lost_is_filled_again_from_the_mail(desk, owner, server):
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+    pipeline = run(desk, "see")
+    filing.remove(files.directory_of(pipeline.pk))
+
+    claim = execution.claims.Claim(pipeline.pk, "nobody", 0)
+    files.prepare(claim=claim, pipeline=pipeline)
+
+    assert (files.directory_of(pipeline.pk) / "02-report.pdf").read_bytes() == PDF
