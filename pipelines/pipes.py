@@ -29,12 +29,6 @@ def encode(pipe: Mapping[str, Any]) -> bytes:
     return json.dumps(pipe, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def after(spec: CommandSpec, pipe: dict[str, Any], output: bytes) -> dict[str, Any]:
-    """The pipe after a stage that returns no files."""
-    read = written(spec, output)
-    return pipe if read is None else {"data": read.data, "files": []}
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """What a stage's output says, its form checked: `files` are claims that nobody looked at yet.

@@ -181,7 +181,8 @@ def test_a_child_sees_only_the_variables_that_its_command_declares(
     assert "TOKEN=declared" in shown
     assert "of the house" not in shown and "SECRET_KEY" not in shown
     names = {line.partition("=")[0] for line in shown.splitlines()}
-    assert names <= {"TOKEN", "COUNTERSIGN_PIPELINE", "PATH", "HOME", "LANG", "LC_ALL", "USER"}
+    ours = {"COUNTERSIGN_PIPELINE", "COUNTERSIGN_DIRECTORY"}
+    assert names <= {"TOKEN", *ours, "PATH", "HOME", "LANG", "LC_ALL", "USER"}
 
 
 def test_a_secret_that_does_not_resolve_fails_the_stage(desk, owner, server):

@@ -14,19 +14,16 @@ from pipelines import pipes, schema, specification
 from pipelines.exceptions import DocumentInvalid, OutputInvalid
 from tests.pipelines.factories import cli
 
-PIPE = {"data": "before", "files": []}
-
-
-def after(output: bytes, **fields: object) -> dict:
-    return pipes.after(specification.read(cli(**fields)), PIPE, output)
+def after(output: bytes, **fields: object) -> pipes.Written | None:
+    return pipes.written(specification.read(cli(**fields)), output)
 
 
 def test_text_is_kept_as_it_is():
-    assert after(b"h\xc3\xa9llo\n") == {"data": "héllo\n", "files": []}
+    assert after(b"h\xc3\xa9llo\n") == pipes.Written("héllo\n")
 
 
 def test_json_is_the_default():
-    assert after(b'{"a": [1]}', output_schema=...)["data"] == {"a": [1]}
+    assert after(b'{"a": [1]}', output_schema=...) == pipes.Written({"a": [1]})
 
 
 @pytest.mark.parametrize(
@@ -53,8 +50,8 @@ def test_an_output_of_another_form_is_refused(output, fields, reason):
         after(output, **fields)
 
 
-def test_a_passthrough_stage_hands_on_the_very_same_pipe():
-    assert after(b"anything", mode="passthrough", output_schema=...) is PIPE
+def test_what_a_passthrough_stage_wrote_is_no_pipe():
+    assert after(b"anything", mode="passthrough", output_schema=...) is None
 
 
 def test_local_references_are_followed_and_others_never():
@@ -132,7 +129,8 @@ json_values = st.recursive(
 @given(json_values)
 def test_what_passes_can_be_stored_and_read_back(value):
     try:
-        kept = after(json.dumps(value).encode(), output_schema=...)["data"]
+        written = after(json.dumps(value).encode(), output_schema=...)
+        kept = written.data if written is not None else None
     except OutputInvalid:
         return
     text = json.dumps(kept)
