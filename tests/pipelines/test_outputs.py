@@ -14,6 +14,7 @@ from pipelines import pipes, schema, specification
 from pipelines.exceptions import DocumentInvalid, OutputInvalid
 from tests.pipelines.factories import cli
 
+
 def after(output: bytes, **fields: object) -> pipes.Written | None:
     return pipes.written(specification.read(cli(**fields)), output)
 
