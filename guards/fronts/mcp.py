@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from channels.db import database_sync_to_async
+from ninja.responses import NinjaJSONEncoder
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from guards import registry
@@ -165,8 +166,9 @@ def _wrong(model: type[BaseModel], error: ValidationError) -> InvalidInput:
 
 
 def _answer(tool: Tool, made: Any) -> Answer:
+    """The answer as the API's own encoder writes it."""
     if isinstance(made, str):
         return Answer(made)
-    document = made.model_dump(mode="json") if isinstance(made, BaseModel) else dict(made)
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return Answer(text, document if tool.structured else None)
+    document = made.model_dump() if isinstance(made, BaseModel) else made
+    text = json.dumps(document, cls=NinjaJSONEncoder, ensure_ascii=False, separators=(",", ":"))
+    return Answer(text, json.loads(text) if tool.structured else None)
