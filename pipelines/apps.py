@@ -12,8 +12,8 @@ class PipelinesConfig(AppConfig):
 
     def ready(self) -> None:
         """Register what others ask registries for."""
-        from guards.registry import append_only, frozen_columns, refuse_update, register_scopes
-        from pipelines import checks, kinds, receivers, registry, tasks, tools
+        from guards.registry import refuse_update, register_scopes
+        from pipelines import checks, kinds, protections, receivers, registry, tasks, tools
         from pipelines.runners.cli import CliRunner
         from pipelines.services.rules import RulePlanner
         from teams.registry import register_event_kinds
@@ -26,17 +26,7 @@ class PipelinesConfig(AppConfig):
                 "mission:work": "Read one mission's contract and hand in its result.",
             },
         )
-        for label in ("MissionResult", "Reflection", "MissionEvent"):
-            append_only(f"pipelines.{label}")
-        frozen_columns(
-            "pipelines.Mission",
-            (
-                *("pipeline", "stage", "attempt", "command", "digest", "contract"),
-                *("contract_sha256", "write_set", "rounds", "max_usd"),
-                *("worker", "evaluator", "evaluator_digest", "opened_at"),
-            ),
-        )
-        frozen_columns("pipelines.ToolCall", ("mission", "round", "tool", "input", "digest"))
+        protections.register()
         refuse_update(
             "pipelines.Command",
             "command_serial_never_goes_back",
