@@ -72,6 +72,14 @@ _runners: dict[str, Runner] = {}
 _planners: dict[str, Planner] = {}
 
 
+def needs_preparation(runner: Runner) -> bool:
+    """Whether `prepare` does anything; a runner without a need for it says `prepares = False`.
+
+    Its stages are then claimed and started in one transaction.
+    """
+    return bool(getattr(runner, "prepares", True))
+
+
 def register_runner(runner: Runner) -> None:
     """Make a runner known under its name; a later one of the same name takes its place."""
     _runners[runner.name] = runner

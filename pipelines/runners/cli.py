@@ -20,6 +20,7 @@ class CliRunner:
     """Runs `binary` with `fixed_args` and arguments, or `steps`."""
 
     name = "cli"
+    prepares = False
 
     def check(self, spec: CommandSpec) -> None:
         """BinaryNotAllowed unless every program is inside the allow-list."""

@@ -7,6 +7,7 @@ for dead can record nothing more.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from guards import process
 from guards.services.units import unit_of_work
 from pipelines import write_sets
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
+from pipelines.runners import base
 from pipelines.services import transitions
 
 log = structlog.get_logger(__name__)
@@ -30,6 +32,11 @@ log = structlog.get_logger(__name__)
 #: How long a claim holds without being renewed, and how often it is renewed.
 LEASE = timedelta(seconds=90)
 RENEW_EVERY = timedelta(seconds=30)
+#: How often a worker looks whether its pipeline was taken from it while a stage runs.
+LOOK_EVERY = timedelta(seconds=1)
+
+#: What somebody else may call a pipeline that this worker has in hand.
+_TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,9 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     holder = process.this_process()
     with unit_of_work():
         ExecutorTurn.take()
-        pipeline = Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).first()
+        pipeline = (
+            Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).defer("pipe").first()
+        )
         if pipeline is None:
             return None
         hindrance = _hindrance(pipeline)
@@ -113,12 +122,30 @@ def renew(claim: Claim) -> bool:
     return bool(held)
 
 
+def is_held(claim: Claim) -> bool:
+    """Whether the pipeline is still under this claim."""
+    held = Pipeline.objects.filter(
+        pk=claim.pipeline_id, status=Pipeline.Status.RUNNING, **claim.mine
+    )
+    return held.exists()
+
+
+def is_taken_away(claim: Claim) -> bool:
+    """Whether somebody cancelled or interrupted the pipeline; a row out of sight proves nothing."""
+    taken = Pipeline.objects.filter(pk=claim.pipeline_id, status__in=_TAKEN_AWAY)
+    return taken.filter(fence__gt=claim.fence).exists()
+
+
 @contextmanager
 def renewed(claim: Claim) -> Iterator[None]:
-    """Renew the claim from a thread of its own until the work is done or the claim is gone."""
+    """Renew the claim from a thread of its own until the work is done or the claim is gone.
+
+    The same thread ends what the stage has started on this host once the pipeline was taken away:
+    whoever cancelled it may be on another host.
+    """
     finished = threading.Event()
     thread = threading.Thread(
-        target=_keep_renewing,
+        target=_keep_watch,
         args=(claim, finished),
         name=f"lease-{claim.pipeline_id}",
         daemon=True,
@@ -131,16 +158,29 @@ def renewed(claim: Claim) -> Iterator[None]:
         thread.join()
 
 
-def _keep_renewing(claim: Claim, finished: threading.Event) -> None:
-    while not finished.wait(RENEW_EVERY.total_seconds()):
+def _keep_watch(claim: Claim, finished: threading.Event) -> None:
+    renew_at = time.monotonic() + RENEW_EVERY.total_seconds()
+    while not finished.wait(min(LOOK_EVERY, RENEW_EVERY).total_seconds()):
         try:
-            if not renew(claim):
-                log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
-                return
+            if is_taken_away(claim):
+                _end_children(claim)
+            elif time.monotonic() >= renew_at:
+                renew_at = time.monotonic() + RENEW_EVERY.total_seconds()
+                if not renew(claim):
+                    log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
         except DatabaseError as error:
             log.warning("lease not renewed", pipeline=str(claim.pipeline_id), error=str(error))
             close_old_connections()
     connections.close_all()
+
+
+def _end_children(claim: Claim) -> None:
+    """Again and again until the worker is through: it may just be starting another one."""
+    ended = base.end_children(str(claim.pipeline_id))
+    if ended:
+        log.warning(
+            "ended what a cancelled pipeline ran", pipeline=str(claim.pipeline_id), ended=ended
+        )
 
 
 def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:

@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 
 #: What `Stage.runner` says of a command that the program brings itself.
 BUILT_IN = "built-in"
+CLI = "cli"
 
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
@@ -41,15 +42,20 @@ _QUEUE_MARGIN = 30.0
 
 @dataclass(slots=True)
 class _Run:
-    """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is."""
+    """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is.
+
+    `is_kept` says that the pipeline's row has this pipe too.
+    """
 
     claim: Claim
     pipeline: Pipeline
     due: list[Stage]
     pipe: dict[str, Any]
     directory: Path | None = None
+    is_kept: bool = True
     answers: bool = True
     put_back: bool = False
+    is_over: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def has_time_for(self, seconds: float) -> bool:
@@ -92,7 +98,7 @@ def run(*, pipeline_id: UUID) -> Pipeline:
             )
         finally:
             wake_next(begun=not (progress and progress[0].put_back))
-    return Pipeline.objects.get(pk=pipeline_id)
+    return Pipeline.objects.defer("pipe").get(pk=pipeline_id)
 
 
 def wake_next(*, begun: bool = True) -> None:
@@ -146,7 +152,7 @@ def _started(claim: Claim) -> _Run:
 
 def _work_through(run: _Run) -> None:
     while run.due and not run.pipeline.failing:
-        if not _carry_out(run, run.due.pop(0)):
+        if not _carry_out(run, run.due.pop(0)) or run.is_over:
             return
     replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
 
@@ -163,8 +169,13 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
         _fail(run, stage, error, old=Stage.Status.PENDING)
         return True
     if not run.has_time_for(work.spec.timeout):
+        if not run.is_kept:
+            stages.keep(run.claim, pipe=run.pipe)
         claims.hand_back(run.claim, reason="the next stage needs a task of its own")
         return False
+    if not registry.needs_preparation(work.runner):
+        stages.claim_and_start(run.claim, stage, work.vectors)
+        return _run_started(run, stage, work)
     stages.claim(run.claim, stage)
     try:
         work.runner.prepare(work.job)
@@ -175,7 +186,8 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
     except CountersignError as error:
         _fail(run, stage, error, old=Stage.Status.CLAIMED)
         return True
-    return _run_prepared(run, stage, work)
+    stages.start(run.claim, stage, work.vectors)
+    return _run_started(run, stage, work)
 
 
 def _prepare_files(run: _Run) -> Path:
@@ -225,8 +237,7 @@ def _workplace(spec: CommandSpec, directory: Path) -> Path:
     return Path(project.root)
 
 
-def _run_prepared(run: _Run, stage: Stage, work: _Work) -> bool:
-    stages.start(run.claim, stage, work.vectors)
+def _run_started(run: _Run, stage: Stage, work: _Work) -> bool:
     facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
     stage_starting.send(**facts)
     result = work.runner.run(work.job)
@@ -267,9 +278,38 @@ def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> 
         if work.built_in is not None:
             work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
 
-    stages.succeed(run.claim, stage, result, None if pipe is run.pipe else pipe, adopt)
+    is_kept = run.is_kept and pipe is run.pipe
+    keeps = not is_kept and (work.built_in is not None or _is_begun_again_from(run))
+    with unit_of_work():
+        stages.succeed(run.claim, stage, result, pipe if keeps else None, adopt)
+        if _ends_here(run, work):
+            replies.end_unanswered(run.claim, run.pipeline)
+            run.is_over = True
+    run.is_kept = is_kept or keeps
     run.pipe = pipe
     run.answers = work.spec.reply
+
+
+def _ends_here(run: _Run, work: _Work) -> bool:
+    """Whether the pipeline is over with this stage: nothing is left, and no answer is wanted."""
+    return not (work.built_in or run.due or work.spec.reply or run.pipeline.failing)
+
+
+def _is_begun_again_from(run: _Run) -> bool:
+    """Whether anybody may take this pipeline up where it is now, and so needs its pipe.
+
+    A stage that is not declared repeatable is never begun by another run; the reply is.
+    """
+    if not run.due:
+        return True
+    stage = run.due[0]
+    if stage.runner != CLI:
+        return True
+    try:
+        spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
+    except CountersignError:
+        return True
+    return spec.repeatable
 
 
 def _holds_on(run: _Run, work: _Work) -> bool:

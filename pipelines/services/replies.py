@@ -1,8 +1,9 @@
 """The last stage of every pipeline: the requester is answered, once (DES-029).
 
 A success sends the pipe's result, a failure one fixed text that tells nothing. There is one
-outgoing message per pipeline, ever, and its fate settles the stage and the pipeline in its own
-transaction.
+outgoing message per pipeline, and its fate settles the stage and the pipeline in its own
+transaction. A pipeline that an operator had go on answers anew: what becomes of its earlier message
+is history and settles nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from guards.types import Asker, Subject
 from mail import selectors as mail
 from mail.models import Outbound
 from mail.services import outbound
+from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
 from pipelines.services import claims, transitions
 from pipelines.services.claims import Claim
@@ -34,6 +36,7 @@ MAX_TEXT = 100_000
 
 _PIPELINE_ORIGIN = "pipelines.pipeline"
 _STAGE_ORIGIN = "pipelines.stage"
+_RESUMED_ORIGIN = "pipelines.resumption"
 
 #: Where a reply stage may stand when its message moves.
 _OPEN_STAGES = (Stage.Status.PENDING, Stage.Status.RUNNING, Stage.Status.WAITING_APPROVAL)
@@ -57,14 +60,16 @@ def text_of(value: Any) -> str:
 
 def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted: bool) -> None:
     """Run the reply stage under this claim. `wanted` is false where success needs no answer."""
-    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     if not wanted and not pipeline.failing:
-        _end_without_mail(claim, pipeline, stage)
+        end_unanswered(claim, pipeline)
         return
+    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     _record_start(claim, stage)
     text = fixed_text(pipeline.pk) if pipeline.failing else text_of(pipe["data"])
     try:
-        _send(pipeline, text, _first_origin(pipeline))
+        _send(pipeline, text, _origin_of_answer(pipeline.pk, pipeline.resumptions), claim)
+    except ClaimLost:
+        raise
     except CountersignError as error:
         _record_refusal(pipeline, stage, error)
 
@@ -88,8 +93,21 @@ def send_notice(pipeline: Pipeline) -> None:
 
 
 def reply_of(pipeline_id: UUID) -> Outbound | None:
-    """The outgoing message that answers, or would have answered, for this pipeline."""
-    return mail.outbound_of(_PIPELINE_ORIGIN, str(pipeline_id))
+    """The outgoing message that answers, or would have answered, for this run of the pipeline."""
+    counts = Pipeline.objects.filter(pk=pipeline_id).values_list("resumptions", flat=True)
+    origin = _origin_of_answer(pipeline_id, counts.first() or 0)
+    return mail.outbound_of(origin.type, origin.id)
+
+
+def notice_of(pipeline: Pipeline) -> Outbound | None:
+    """The message that took the place of an answer which was given up before its contact."""
+    origin = _origin_of_successor(pipeline)
+    return mail.outbound_of(origin.type, origin.id)
+
+
+def is_fixed_text(message: Outbound, pipeline_id: UUID) -> bool:
+    """Whether the message told nothing but that the request was not completed."""
+    return message.text.strip() == fixed_text(pipeline_id).strip()
 
 
 def settle(*, message: Outbound) -> None:
@@ -135,28 +153,39 @@ def _given_up(pipeline: Pipeline, stage: Stage, message: Outbound) -> None:
     _end(pipeline, stage, Stage.Status.CANCELLED, Pipeline.Status.CANCELLED, reason)
 
 
-def _send(pipeline: Pipeline, text: str, origin: Subject) -> None:
+def _send(pipeline: Pipeline, text: str, origin: Subject, claim: Claim | None = None) -> None:
+    """Draft and submit; an answer only while its worker still holds the pipeline."""
     draft = outbound.draft_reply(
         message_id=pipeline.message_id,
         text=text,
         origin=origin,
         executes=_ran_anything(pipeline),
     )
+    if claim is not None:
+        transitions.must(claims.is_held(claim), f"pipeline {pipeline.pk}")
     outbound.submit(outbound_id=draft.pk, asker=Asker("identity", pipeline.identity.handle))
 
 
 def _origin_of_notice(pipeline: Pipeline) -> Subject | None:
     first = reply_of(pipeline.pk)
     if first is None or first.status == Outbound.Status.DRAFT:
-        return _first_origin(pipeline)
+        return _origin_of_answer(pipeline.pk, pipeline.resumptions)
     if first.status == Outbound.Status.CANCELLED:
-        stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
-        return Subject(_STAGE_ORIGIN, str(stage.pk))
+        return _origin_of_successor(pipeline)
     return None
 
 
-def _first_origin(pipeline: Pipeline) -> Subject:
-    return Subject(_PIPELINE_ORIGIN, str(pipeline.pk))
+def _origin_of_answer(pipeline_id: UUID, resumptions: int) -> Subject:
+    if resumptions:
+        return Subject(_RESUMED_ORIGIN, f"{pipeline_id}.{resumptions}")
+    return Subject(_PIPELINE_ORIGIN, str(pipeline_id))
+
+
+def _origin_of_successor(pipeline: Pipeline) -> Subject:
+    if pipeline.resumptions:
+        return Subject(_RESUMED_ORIGIN, f"{pipeline.pk}.{pipeline.resumptions}.notice")
+    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
+    return Subject(_STAGE_ORIGIN, str(stage.pk))
 
 
 def _ran_anything(pipeline: Pipeline) -> bool:
@@ -166,12 +195,18 @@ def _ran_anything(pipeline: Pipeline) -> bool:
 
 
 def _pipeline_of(message: Outbound) -> Pipeline | None:
-    """Locked, before any of its stages: whoever renews the lease meanwhile goes the same way."""
+    """The pipeline that this message answers for now; None for any other, and for an earlier run's.
+
+    Locked, before any of its stages: whoever renews the lease meanwhile goes the same way.
+    """
     locked = Pipeline.objects.select_for_update(of=("self",))
     if message.origin_type == _PIPELINE_ORIGIN:
-        return locked.filter(pk=message.origin_id).first()
+        return locked.filter(pk=message.origin_id, resumptions=0).first()
     if message.origin_type == _STAGE_ORIGIN:
-        return locked.filter(stages__pk=message.origin_id).first()
+        return locked.filter(stages__pk=message.origin_id, resumptions=0).first()
+    if message.origin_type == _RESUMED_ORIGIN:
+        pipeline_id, resumptions = message.origin_id.split(".")[:2]
+        return locked.filter(pk=pipeline_id, resumptions=int(resumptions)).first()
     return None
 
 
@@ -196,10 +231,12 @@ def _record_start(claim: Claim, stage: Stage) -> None:
         transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
 
 
-def _end_without_mail(claim: Claim, pipeline: Pipeline, stage: Stage) -> None:
+def end_unanswered(claim: Claim, pipeline: Pipeline) -> None:
+    """End a pipeline whose success needs no mail, under this claim; joins a caller's unit."""
     now = timezone.now()
     with unit_of_work():
-        Pipeline.objects.select_for_update().get(pk=pipeline.pk)
+        Pipeline.objects.select_for_update().only("pk").get(pk=pipeline.pk)
+        stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
         moved = transitions.move_stage(
             stage,
             Stage.Status.SUCCEEDED,

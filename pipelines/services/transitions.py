@@ -53,8 +53,12 @@ def move_stage(
     changes: Mapping[str, Any] | None = None,
     facts: Mapping[str, object] | None = None,
     actor: str = ACTOR,
+    by_way_of: Stage.Status | None = None,
 ) -> bool:
-    """Move a stage from one of `old` (and as `where` says) to `new`; False when it is not there."""
+    """Move a stage from one of `old` (and as `where` says) to `new`; False when it is not there.
+
+    `by_way_of` is a status it passes in the same moment: two moves on record, in one UPDATE.
+    """
     moved = Stage.objects.filter(pk=stage.pk, status__in=old, **(where or {})).update(
         status=new, **(changes or {})
     )
@@ -65,7 +69,8 @@ def move_stage(
             "pipeline": str(stage.pipeline_id),
             **(facts or {}),
         }
-        _note(f"stage.{new}", Subject("pipelines.stage", str(stage.pk)), actor, described)
+        for status in (by_way_of, new) if by_way_of else (new,):
+            _note(f"stage.{status}", Subject("pipelines.stage", str(stage.pk)), actor, described)
     return bool(moved)
 
 

@@ -283,7 +283,7 @@ def test_nothing_runs_whose_start_cannot_be_recorded(desk, owner, server, script
         unit_closing.disconnect(full_disk)
 
     stage = Stage.objects.get(command="mark")
-    assert (stage.status, stage.started_at) == ("claimed", None)
+    assert (stage.status, stage.started_at) == ("pending", None)
     assert not ran.exists()
     assert server.submissions == 0
     Pipeline.objects.filter(status="running").update(lease_until=None)  # its turn is over
