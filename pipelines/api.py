@@ -10,10 +10,13 @@ from ninja import Query, Router
 
 from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
 from pipelines import selectors
-from pipelines.models import Pipeline
+from pipelines.models import Mission, Pipeline
 from pipelines.schemas import (
     CommandOut,
     CommandPage,
+    MissionDetail,
+    MissionOut,
+    MissionPage,
     PipelineOut,
     PipelinePage,
     RuleOut,
@@ -59,6 +62,32 @@ def list_stages(request: HttpRequest, pipeline_id: UUID) -> list[StageOut]:
     """The stages of one pipeline, the reply last."""
     pipeline = selectors.pipeline_for(token_of(request), pipeline_id)
     return [StageOut.of(stage) for stage in selectors.stages_of(pipeline)]
+
+
+@router.get("/missions", response={200: MissionPage, **ERRORS}, summary="Missions, newest first")
+def list_missions(
+    request: HttpRequest,
+    cursor: Cursor = None,
+    limit: Limit = USUAL_ROWS,
+    status: Mission.Status | None = None,
+    command: str | None = None,
+) -> MissionPage:
+    """Missions of the pipelines that the token may see."""
+    wanted = {"status": status, "command": command}
+    rows = selectors.missions_for(token_of(request)).filter(
+        **{name: value for name, value in wanted.items() if value is not None}
+    )
+    page = take_page(rows, cursor=cursor, limit=limit, key="opened_at")
+    items = [MissionOut.of(row) for row in page.items]
+    return MissionPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/missions/{mission_id}", response={200: MissionDetail, **ERRORS}, summary="One mission whole"
+)
+def show_mission(request: HttpRequest, mission_id: UUID) -> MissionDetail:
+    """A mission's contract, results, looks back, events and tool calls."""
+    return MissionDetail.of(selectors.mission_for(token_of(request), mission_id))
 
 
 @router.get("/commands", response={200: CommandPage, **ERRORS}, summary="All commands")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from ninja import Schema
 
-from pipelines.models import Command, Pipeline, Rule, Stage
+from pipelines.models import Command, Mission, Pipeline, Rule, Stage
 
 
 class PipelineOut(Schema):
@@ -82,6 +84,91 @@ class StageOut(Schema):
     def of(cls, row: Stage) -> StageOut:
         """The shape of one row."""
         return cls(**{name: getattr(row, name) for name in cls.model_fields})
+
+
+class MissionOut(Schema):
+    """One mission in a list. `usd` and `turns` are what its rounds have cost so far."""
+
+    id: UUID
+    pipeline: UUID
+    stage: int
+    attempt: int
+    command: str
+    status: str
+    round: int
+    rounds: int
+    usd: float
+    max_usd: float
+    turns: int
+    write_set: list[str]
+    worker: str
+    evaluator: str
+    opened_at: datetime
+    dispatched_at: datetime | None
+    closed_at: datetime | None
+    closed_by: str
+    released_at: datetime | None
+    released_by: str
+    reason: str
+
+    @classmethod
+    def of(cls, row: Mission) -> MissionOut:
+        """The shape of one row; `stage` is the position in its pipeline."""
+        return cls(**cls._values(row))
+
+    @classmethod
+    def _values(cls, row: Mission) -> dict[str, Any]:
+        own = {name: getattr(row, name) for name in MissionOut.model_fields}
+        return {**own, "pipeline": row.pipeline_id, "stage": row.stage.position}
+
+
+class MissionPage(Schema):
+    """Some missions, newest first."""
+
+    items: list[MissionOut]
+    next_cursor: str | None
+
+
+class MissionDetail(MissionOut):
+    """One mission whole: its contract, and everything that was handed in and happened."""
+
+    contract: dict[str, Any]
+    contract_sha256: str
+    results: list[dict[str, Any]]
+    reflections: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    tool_calls: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, row: Mission) -> MissionDetail:
+        """The shape of one row with what belongs to it."""
+        return cls(
+            **cls._values(row),
+            contract=row.contract,
+            contract_sha256=row.contract_sha256,
+            results=_rows(row.results.order_by("round"), _RESULT),
+            reflections=_rows(row.reflections.order_by("round"), _REFLECTION),
+            events=_rows(row.events.order_by("id"), _EVENT),
+            tool_calls=_rows(row.tool_calls.order_by("asked_at"), _TOOL_CALL),
+        )
+
+
+_RESULT = (
+    *("round", "verdict", "confidence", "prose", "output", "files", "files_changed"),
+    *("open_questions", "submitted_at", "submitted_by"),
+)
+_REFLECTION = (
+    *("round", "converging", "signals", "recommendation", "reason", "created_at", "created_by"),
+)
+_EVENT = ("at", "kind", "actor", "facts")
+_TOOL_CALL = (
+    *("id", "round", "tool", "input", "digest", "state", "reason"),
+    *("asked_at", "answered_at", "used_at"),
+)
+
+
+def _rows(rows: QuerySet[Any], names: Iterable[str]) -> list[dict[str, Any]]:
+    return list(rows.values(*names))
 
 
 class CommandOut(Schema):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
 
 from guards import selectors as guards
 from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
-from pipelines.models import Command, Pipeline, Rule, Stage
+from pipelines.models import Command, Mission, Pipeline, Rule, Stage
 from pipelines.services import verification
 from pipelines.types import Budget
+
+#: How long a mission that keeps a write set may be quiet before it is called stuck.
+IDLE = timedelta(days=1)
 
 
 def pipelines_for(token: ApiToken) -> QuerySet[Pipeline]:
@@ -33,6 +38,41 @@ def pipeline_for(token: ApiToken, pipeline_id: UUID) -> Pipeline:
 def stages_of(pipeline: Pipeline) -> QuerySet[Stage]:
     """A pipeline's stages in their order."""
     return Stage.objects.filter(pipeline=pipeline).order_by("position")
+
+
+def missions_for(token: ApiToken) -> QuerySet[Mission]:
+    """The missions of the pipelines that a token may see."""
+    return Mission.objects.filter(pipeline__in=pipelines_for(token)).select_related("stage")
+
+
+def mission_for(token: ApiToken, mission_id: UUID) -> Mission:
+    """One mission that the token may see; NotFound for any other."""
+    found = missions_for(token).filter(pk=mission_id).first()
+    if found is None:
+        raise NotFound(f"there is no mission {mission_id} for this token", field="mission_id")
+    return found
+
+
+def missions_of(pipeline: Pipeline) -> QuerySet[Mission]:
+    """A pipeline's missions in the order in which they were opened."""
+    return Mission.objects.filter(pipeline=pipeline).select_related("stage").order_by("opened_at")
+
+
+def stuck_missions() -> QuerySet[Mission]:
+    """Open missions that hold others up, oldest first: for *Needs you*, and for `release`.
+
+    Those whose stage nobody works on or waits for any more, and those that keep a write set while
+    nothing has happened to them for a day.
+    """
+    working = Stage.HELD | {Stage.Status.WAITING_APPROVAL}
+    idle = Q(last_event__lt=timezone.now() - IDLE) & ~Q(write_set=[])
+    return (
+        Mission.objects.filter(status=Mission.Status.OPEN, released_at=None)
+        .annotate(last_event=Max("events__at"))
+        .filter(~Q(stage__status__in=working) | idle)
+        .select_related("stage", "pipeline__identity")
+        .order_by("opened_at")
+    )
 
 
 def commands() -> QuerySet[Command]:

@@ -8,14 +8,16 @@ from ninja.testing import TestClient
 
 from guards.fronts.api import install_handlers
 from guards.services import tokens
-from pipelines.services import rules
+from pipelines.services import missions, rules
 from tests.guards.factories import IdentityFactory
 from tests.pipelines.factories import (
     OPERATOR,
     AccountFactory,
     MessageFactory,
+    MissionDesk,
     PipelineFactory,
     StageFactory,
+    claude,
 )
 
 pytestmark = pytest.mark.django_db
@@ -108,3 +110,26 @@ def test_without_the_scope_nothing_is_shown(client, path):
     assert client.get(path).status_code == 401
     refused = client.get(path, headers=bearer(scopes=("messages:read",)))
     assert (refused.status_code, refused.json()["code"]) == (403, "refused")
+
+
+def test_a_token_sees_the_missions_of_its_identity_whole(client):
+    desk, hidden = MissionDesk(), MissionDesk(claude("other", project="api"))
+    mission, other = desk.worked(), hidden.admit()
+    headers = bearer(identity=desk.pipeline.identity)
+
+    listed = client.get("/missions", headers=headers).json()
+    assert [row["id"] for row in listed["items"]] == [str(mission.pk)]
+    assert client.get("/missions?status=closed", headers=headers).json()["items"] == []
+    whole = client.get(f"/missions/{mission.pk}", headers=headers).json()
+    assert whole["contract"] == mission.contract
+    assert whole["results"][0]["output"] == "published"
+    assert [event["kind"] for event in whole["events"]] == ["opened", "dispatched", "result"]
+    assert client.get(f"/missions/{other.pk}", headers=headers).status_code == 404
+
+
+def test_a_missions_own_token_lists_no_missions(client):
+    desk = MissionDesk()
+    _, secret = missions.dispatch(mission=desk.admit())
+    refused = client.get("/missions", headers={"Authorization": f"Bearer {secret}"})
+    assert refused.status_code == 403
+    assert refused.json()["rule"] == "scope-missing"
