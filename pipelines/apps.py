@@ -12,9 +12,12 @@ class PipelinesConfig(AppConfig):
 
     def ready(self) -> None:
         """Register what others ask registries for."""
+        from approvals.registry import register_permission
         from guards.registry import refuse_update, register_scopes
         from pipelines import checks, kinds, protections, receivers, registry, tasks, tools
+        from pipelines.deferral import ToolCallKind
         from pipelines.runners.cli import CliRunner
+        from pipelines.services import tool_calls
         from pipelines.services.rules import RulePlanner
         from teams.registry import register_event_kinds
 
@@ -35,5 +38,7 @@ class PipelinesConfig(AppConfig):
         )
         registry.register_runner(CliRunner())
         registry.register_planner(RulePlanner())
+        registry.register_waiter(tool_calls.is_answered)
+        register_permission(ToolCallKind())
         tools.register()
         del checks, receivers, tasks  # imported to be registered

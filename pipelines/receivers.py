@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.dispatch import receiver
 
+from approvals.models import Approval, Hold
+from approvals.signals import approval_changed, hold_closed
 from guards import queue
 from mail.models import Message, Outbound
 from mail.signals import message_admitted, outbound_changed
-from pipelines.services import missions, replies
-from pipelines.signals import stage_given_up
+from pipelines import deferral
+from pipelines.services import missions, replies, tool_calls
+from pipelines.signals import mission_ended, stage_given_up
 
 
 @receiver(message_admitted, dispatch_uid="pipelines.take_in")
@@ -29,3 +33,23 @@ def settle_reply(sender: Any, outbound: Outbound, **kwargs: Any) -> None:
 def end_mission(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
     """A stage was cancelled or interrupted: its open mission ends, in the same transaction."""
     missions.end_for_stage(stage_id=stage_id, status="given up", reason=reason)
+
+
+@receiver(mission_ended, dispatch_uid="pipelines.withdraw_questions")
+def withdraw_questions(sender: Any, mission_id: UUID, status: str, **kwargs: Any) -> None:
+    """A mission has ended: nobody need answer what its worker asked."""
+    tool_calls.withdraw(mission_id=mission_id, reason=f"its mission is {status}")
+
+
+@receiver(hold_closed, dispatch_uid="pipelines.follow_hold")
+def follow_hold(sender: Any, hold: Hold, **kwargs: Any) -> None:
+    """A person answered whether a worker may use a tool, or the question was taken back."""
+    if hold.kind == deferral.KIND:
+        tool_calls.follow_hold(hold=hold)
+
+
+@receiver(approval_changed, dispatch_uid="pipelines.follow_approval")
+def follow_approval(sender: Any, approval: Approval, old: str, **kwargs: Any) -> None:
+    """A yes to a tool call lapsed unused."""
+    if approval.kind == deferral.KIND:
+        tool_calls.follow_approval(approval=approval, old=old)

@@ -7,7 +7,7 @@ from uuid import UUID
 from guards import queue
 from guards.queue import task
 from mail import selectors as mail
-from pipelines.services import clearing, execution, intake, recovery
+from pipelines.services import clearing, execution, intake, recovery, tool_calls
 
 
 @task
@@ -31,6 +31,8 @@ def sweep() -> None:
     In any order: a hundred messages that cannot be begun must not keep the next ones waiting.
     """
     recovery.recover()
+    tool_calls.expire_due()
+    tool_calls.take_back()
     execution.take_answers()
     due = mail.due_messages().order_by("?")
     for message_id in due.values_list("pk", flat=True)[:100]:
@@ -42,3 +44,9 @@ def sweep() -> None:
 def sweep_files() -> None:
     """Remove the directories of pipelines whose time is over, and orphans."""
     clearing.sweep()
+
+
+@task
+def take_back_questions() -> None:
+    """Close what waits for a person although its question has ended."""
+    tool_calls.take_back()

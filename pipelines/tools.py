@@ -1,4 +1,4 @@
-"""Tools of a mission's worker over MCP: its contract, and its result.
+"""Tools of a mission's worker over MCP: its contract, its result, and what its client asks for it.
 
 They answer to the mission's own token alone: another mission's id is refused whoever asks.
 """
@@ -60,6 +60,20 @@ def mission_result(
     }
 
 
+def permission_prompt(
+    token: ApiToken,
+    tool_name: Annotated[str, Field(description="the tool that the worker wants to use")],
+    input: Annotated[dict[str, Any], Field(description="exactly what it would be given")],
+    tool_use_id: Annotated[str, Field(description="the call's id, if it has one")] = "",
+) -> dict[str, Any]:
+    """Whether the worker may make this call now. A new question ends the run until its answer."""
+    from pipelines.services import tool_calls
+
+    asker = Asker("token", token.prefix)
+    answer = tool_calls.ask(mission_id=_own(token, None), tool=tool_name, given=input, by=asker)
+    return answer.document(input)
+
+
 def _own(token: ApiToken, mission_id: UUID | None) -> UUID:
     """The mission that the token belongs to; Refused for any other, and for tokens of none."""
     if token.holder_type != HOLDER:
@@ -86,6 +100,16 @@ def register() -> None:
             SCOPE,
             "Hand in your result for this round, once.",
             in_database(mission_result),
+            writes=True,
+        )
+    )
+    register_tool(
+        Tool(
+            "permission_prompt",
+            SCOPE,
+            "For the client alone: whether a call outside the mission's own tools may be made.",
+            in_database(permission_prompt),
+            structured=False,
             writes=True,
         )
     )
