@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines import options
 from pipelines.exceptions import ArgumentInvalid
 from pipelines.types import ArgumentSpec, ArgumentType, CommandSpec
 
@@ -137,6 +138,7 @@ def _check_text(spec: CommandSpec, argument: ArgumentSpec, text: str) -> None:
         raise ArgumentInvalid(
             f"{name} begins with '-' and {spec.name} does not declare end_of_options", field=name
         )
+    options.check_value(spec, argument, text)
 
 
 def _at_pointer(document: Any, pointer: str) -> Any:

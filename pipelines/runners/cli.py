@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from guards import process
 from guards.exceptions import CountersignError
-from pipelines import arguments
+from pipelines import arguments, options
 from pipelines.pipes import MAX_OUTPUT_BYTES
 from pipelines.runners import base
 from pipelines.types import CommandSpec, Job, RunResult
@@ -23,9 +23,10 @@ class CliRunner:
     prepares = False
 
     def check(self, spec: CommandSpec) -> None:
-        """BinaryNotAllowed unless every program is inside the allow-list."""
+        """BinaryNotAllowed or OptionNotAllowed unless every program may run with these words."""
         for step in spec.steps:
             process.resolve_binary(step.binary)
+        options.check(spec)
 
     def describe(self, job: Job) -> Sequence[Sequence[str]]:
         """The argument vectors, programs as their full paths."""

@@ -27,7 +27,13 @@ from guards.exceptions import (
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 from pipelines import reading, registry, specification
-from pipelines.exceptions import DocumentInvalid, DocumentUnreadable, RunnerMissing, SerialRefused
+from pipelines.exceptions import (
+    DocumentInvalid,
+    DocumentUnreadable,
+    OptionNotAllowed,
+    RunnerMissing,
+    SerialRefused,
+)
 from pipelines.models import Command
 from pipelines.types import CommandSpec, LoadCause, LoadOutcome, LoadResult
 from teams.services import events
@@ -99,7 +105,7 @@ def accept_signature(*, name: str, signature: str, by: Asker) -> Command:
 
 
 def check_runner(spec: CommandSpec) -> None:
-    """BinaryNotAllowed for a program outside the allow-list; a missing runner may come later."""
+    """BinaryNotAllowed, OptionNotAllowed for what may not run; a missing runner may come later."""
     try:
         runner = registry.runner(spec.runner)
     except RunnerMissing:
@@ -129,6 +135,8 @@ def _take(
         _show_refused(document, signature, outcome, error)
         if cause is LoadCause.SIGNATURE:
             return _operational(outcome, error)
+        if isinstance(error, OptionNotAllowed):
+            cause = LoadCause.OPTION
         return _rejected(replace(outcome, cause=cause), error, by)
     return outcome
 
