@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.models.commands import Command, Rule
+from pipelines.models.commands import Command, Rule, RuleHit
 from pipelines.models.missions import Mission, MissionEvent, MissionResult, Reflection, ToolCall
 from pipelines.models.work import ExecutorTurn, Pipeline, Stage
 
@@ -15,6 +15,7 @@ __all__ = [
     "Pipeline",
     "Reflection",
     "Rule",
+    "RuleHit",
     "Stage",
     "ToolCall",
 ]

@@ -87,3 +87,20 @@ class Rule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RuleHit(models.Model):
+    """How many messages one rule planned on one day (UTC)."""
+
+    rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="days")
+    day = models.DateField()
+    hits = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["rule", "day"]
+        constraints = [
+            models.UniqueConstraint(fields=["rule", "day"], name="rule_hits_once_a_day"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.day}: {self.hits}"

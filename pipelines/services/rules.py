@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import re2
@@ -22,7 +23,7 @@ from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 from pipelines import pipes, specification
 from pipelines.exceptions import DocumentInvalid, RuleInvalid
-from pipelines.models import Command, Rule
+from pipelines.models import Command, Rule, RuleHit
 from pipelines.types import CommandCall, Plan, PlanningRequest
 from teams.services import events
 
@@ -113,8 +114,15 @@ def remove_rule(*, name: str, by: Asker) -> None:
 
 
 def count_hit(*, name: str) -> None:
-    """One more message was planned by this rule."""
-    Rule.objects.filter(name=name).update(hits=F("hits") + 1, last_hit_at=timezone.now())
+    """One more message was planned by this rule, today."""
+    now = timezone.now()
+    rule = Rule.objects.filter(name=name).first()
+    if rule is None:
+        return
+    Rule.objects.filter(pk=rule.pk).update(hits=F("hits") + 1, last_hit_at=now)
+    today = now.astimezone(UTC).date()
+    RuleHit.objects.bulk_create([RuleHit(rule=rule, day=today)], ignore_conflicts=True)
+    RuleHit.objects.filter(rule=rule, day=today).update(hits=F("hits") + 1)
 
 
 def _note(kind: str, rule: Rule, by: Asker) -> None:
