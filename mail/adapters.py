@@ -22,8 +22,8 @@ from mail.gateways.base import SubmissionResult
 from mail.listing import REDACTED
 from mail.models import Account, Message, Outbound
 from mail.registry import transport
-from mail.services import accounts, outbound
-from mail.types import ComposedMail
+from mail.services import accounts, composing, enclosures, outbound
+from mail.types import ComposedMail, Enclosure
 
 
 class SmtpKind:
@@ -36,18 +36,15 @@ class SmtpKind:
     def freeze(self, subject: Subject) -> Frozen:
         """Compose the exact bytes now; signed where the account signs, never less (DES-020)."""
         draft = _draft(subject)
-        message = _source(draft)
         accounts.refuse_inactive(draft.account)
-        composed = outbound.composed_reply(
-            draft, message=message, text=draft.text, sign=_signer(draft.account)
-        )
+        composed = _composed(draft, _signer(draft.account), enclosures.opened(draft))
         facts = {
             **_bound(draft),
             "envelope_from": composed.envelope_from,
             "recipients": list(composed.recipients),
             "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
         }
-        return Frozen(composed.raw, facts, _preview(draft, message, composed))
+        return Frozen(composed.raw, facts, _preview(draft, composed))
 
     def recheck_in_writer(self, subject: Subject, facts: Mapping[str, object]) -> str | None:
         """The first bound field that is no longer what was shown; database only."""
@@ -93,6 +90,18 @@ class SmtpKind:
         return ContactResult(ContactOutcome.VERIFIED, "sent-copy-matches")
 
 
+def _composed(
+    draft: Outbound,
+    sign: Callable[[bytes], openpgp.Signature] | None,
+    files: Sequence[Enclosure],
+) -> ComposedMail:
+    if draft.in_reply_to is None:
+        return composing.new(draft, text=draft.text, sign=sign, files=files)
+    return composing.reply(
+        draft, message=draft.in_reply_to, text=draft.text, sign=sign, files=files
+    )
+
+
 def _bound(draft: Outbound) -> dict[str, object]:
     """The fields that must not move between what a person saw and what leaves. JSON only."""
     account, message = draft.account, draft.in_reply_to
@@ -102,12 +111,13 @@ def _bound(draft: Outbound) -> dict[str, object]:
         "account_active": account.state != Account.State.DISABLED,
         "identity": account.identity.handle,
         "identity_active": account.identity.is_active,
-        "from": outbound.sender_address(account),
+        "from": composing.sender_address(account),
         "from_name": account.identity.name,
         "signed_by": account.identity.openpgp_fingerprint if account.sign_outbound else "",
         "to": list(draft.to),
         "subject": draft.subject,
         "text_sha256": hashlib.sha256(draft.text.encode()).hexdigest(),
+        "files": enclosures.bound(draft),
         "message_id": draft.message_id,
         "automatic": draft.automatic,
         "thread": draft.thread_id,
@@ -119,33 +129,38 @@ def _bound(draft: Outbound) -> dict[str, object]:
     }
 
 
-def _preview(draft: Outbound, message: Message, composed: ComposedMail) -> dict[str, Any]:
+def _preview(draft: Outbound, composed: ComposedMail) -> dict[str, Any]:
     """Everything that a person reads before saying yes; the console lays it out."""
-    account = draft.account
+    account, message = draft.account, draft.in_reply_to
     leaving = BytesHeaderParser(policy=compat32).parsebytes(composed.raw)
     return {
-        "from": outbound.sender_address(account),
+        "from": composing.sender_address(account),
         "to": list(composed.recipients),
         "cc": [],
         "bcc": [],
-        "reply_to": list(
-            message.recipients.filter(kind="reply-to").values_list("address", flat=True)
-        ),
+        "reply_to": _reply_to(message),
         "subject": composed.subject,
         "date": leaving["Date"] or "",
         "message_id": composed.message_id,
         "in_reply_to": bare_ids(leaving["In-Reply-To"]),
         "references": bare_ids(leaving["References"]),
         "text": composed.text,
-        "attachments": [],
+        "attachments": enclosures.bound(draft),
         "signed": account.sign_outbound,
         "account": account.name,
         "thread": draft.thread_id,
         "automatic": draft.automatic,
         "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
         "size": len(composed.raw),
-        "source": _source_preview(message),
+        "source": _source_preview(message) if message is not None else None,
     }
+
+
+def _reply_to(message: Message | None) -> list[str]:
+    """Where the message answered would have its answers, which counts for nothing (W18)."""
+    if message is None:
+        return []
+    return list(message.recipients.filter(kind="reply-to").values_list("address", flat=True))
 
 
 def _source_preview(message: Message) -> dict[str, Any]:
@@ -202,12 +217,6 @@ def _draft(subject: Subject) -> Outbound:
     if draft is None:
         raise NotFound(f"there is no outgoing message {subject.id}")
     return draft
-
-
-def _source(draft: Outbound) -> Message:
-    if draft.in_reply_to is None:
-        raise NotFound(f"outgoing message {draft.pk} answers nothing")
-    return draft.in_reply_to
 
 
 def _account_id(facts: Mapping[str, object]) -> int:

@@ -177,6 +177,15 @@ class MailboxState:
 
 
 @dataclass(frozen=True, slots=True)
+class Enclosure:
+    """A file that is to leave with a message: the name people read, its media type, its bytes."""
+
+    name: str
+    type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ComposedMail:
     """A message ready to leave: the exact bytes, who it is from and to, and its fixed id.
 

@@ -6,8 +6,7 @@ guard and the caps: above the hourly one it waits in the queue, it is never drop
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,43 +17,47 @@ from django.utils import timezone
 from approvals.models import Effect, Hold
 from approvals.services import approvals, effects, holds
 from approvals.types import Request
-from guards.exceptions import CountersignError, InvalidInput, NotFound
+from guards.exceptions import CountersignError, NotFound
 from guards.models import Identity
-from guards.openpgp import Signature
 from guards.selectors import contact_book
 from guards.services import decisions
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdict
-from mail import compose
 from mail.exceptions import ReplyRefused
-from mail.models import Account, Message, Outbound
-from mail.services import accounts, answering, records
+from mail.models import Account, Message, Outbound, OutboundFile
+from mail.services import accounts, answering, composing, enclosures, records
 from mail.signals import outbound_changed
-from mail.types import ComposedMail
+from mail.types import Enclosure
 from teams.services.events import append_event
 
 log = structlog.get_logger(__name__)
 
 KIND = "mail.smtp"
-#: Characters of a subject that a reply repeats.
-SUBJECT_LIMIT = 800
 #: After so long a submission that has no effect was cut off before it could have one.
 _CUT_OFF_AFTER = timedelta(minutes=10)
 
 Status = Outbound.Status
 
 
-def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) -> Outbound:
+def draft_reply(
+    *,
+    message_id: int,
+    text: str,
+    origin: Subject,
+    executes: bool,
+    files: Sequence[Enclosure] = (),
+) -> Outbound:
     """Write the one reply of an origin to a message's authenticated sender.
 
-    An origin that has one already gets that one back; while it is still a draft its text is
-    replaced. `executes` says that the reply answers a pipeline that ran a stage: then the daily cap
-    does not count. ReplyRefused names the rule; InvalidInput where there is nothing to say.
+    An origin that has one already gets that one back; while it is still a draft its text and its
+    files are replaced. `executes` says that the reply answers a pipeline that ran a stage: then the
+    daily cap does not count. ReplyRefused names the rule; InvalidInput what cannot be said or sent.
     """
     message = _message(message_id)
+    enclosed = enclosures.keep(files)
     earlier = _of_origin(origin)
     if earlier is not None:
-        return _rewrite(earlier, text, executes)
+        return _rewrite(earlier, text, executes, enclosed)
     answering.refuse_unless_answerable(message, origin)
     draft = Outbound(
         account=message.account,
@@ -63,25 +66,52 @@ def draft_reply(*, message_id: int, text: str, origin: Subject, executes: bool) 
         origin_type=origin.type,
         origin_id=origin.id,
         to=[message.sender],
-        message_id=_new_message_id(sender_address(message.account)),
+        message_id=composing.new_message_id(composing.sender_address(message.account)),
         automatic=origin.type in answering.PIPELINES,
         executes=executes,
     )
-    composed = composed_reply(draft, message=message, text=text, sign=None)
+    composed = composing.reply(draft, message=message, text=text, sign=None)
     draft.subject = records.storable(composed.subject, 10_000)
     draft.text = records.storable(composed.text, records.TEXT_LIMIT)
-    try:
-        with unit_of_work():
-            if draft.automatic and not executes:
-                answering.refuse_above_daily_caps(message)
-            draft.save(force_insert=True)
-            _tell(draft, "", "outbound.composed")
-    except IntegrityError:
-        crossed = _of_origin(origin)
-        if crossed is None:
-            raise
-        return crossed
-    return draft
+    capped = message if draft.automatic and not executes else None
+    return _insert(draft, enclosed, capped=capped)
+
+
+def draft_new(
+    *,
+    account: Account,
+    to: str,
+    subject: str,
+    text: str,
+    origin: Subject,
+    files: Sequence[Enclosure] = (),
+) -> Outbound:
+    """Write the one message of an origin that answers none, to somebody who may be written to.
+
+    An origin that has one already gets that one back, as it is. It counts as automatic: above the
+    hourly cap it waits. ReplyRefused (`no-write`, `no-smtp`) or InvalidInput, with the field.
+    """
+    earlier = _of_origin(origin)
+    if earlier is not None:
+        return earlier
+    if not account.smtp_host:
+        raise ReplyRefused(
+            f"account {account.name} has no SMTP host: set one to send from it", rule="no-smtp"
+        )
+    draft = Outbound(
+        account=account,
+        origin_type=origin.type,
+        origin_id=origin.id,
+        to=[to],
+        subject=subject.strip(),
+        message_id=composing.new_message_id(composing.sender_address(account)),
+        automatic=True,
+        executes=True,
+    )
+    composed = composing.new(draft, text=text, sign=None)
+    _judged_recipients(draft)
+    draft.text = records.storable(composed.text, records.TEXT_LIMIT)
+    return _insert(draft, enclosures.keep(files), capped=None)
 
 
 def submit(*, outbound_id: UUID | str, asker: Asker) -> Outbound:
@@ -151,37 +181,6 @@ def move(
         outbound.refresh_from_db()
         _tell(outbound, old, _EVENTS.get(Status(status)))
     return True
-
-
-def composed_reply(
-    draft: Outbound,
-    *,
-    message: Message,
-    text: str,
-    sign: Callable[[bytes], Signature] | None,
-) -> ComposedMail:
-    """The reply's exact bytes as of now; the Message-ID was fixed when it was drafted."""
-    return compose.compose_reply(
-        from_address=sender_address(draft.account),
-        from_name=draft.account.identity.name,
-        to=tuple(draft.to),
-        original=(
-            message.subject[:SUBJECT_LIMIT],
-            message.message_id or None,
-            tuple(message.references),
-        ),
-        text=text,
-        automatic=draft.automatic,
-        message_id=draft.message_id,
-        date=timezone.now(),
-        sign=sign,
-        agent=draft.account.identity.handle,
-    )
-
-
-def sender_address(account: Account) -> str:
-    """What outgoing mail carries as From: the account's own address, else its identity's."""
-    return account.from_address or account.identity.email
 
 
 def subject_of(outbound: Outbound) -> Subject:
@@ -264,6 +263,11 @@ def _judgement(outbound: Outbound) -> Judgement:
     if outbound.origin_type in answering.PIPELINES:
         evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
         return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)
+    return _judged_recipients(outbound)
+
+
+def _judged_recipients(outbound: Outbound) -> Judgement:
+    """ReplyRefused unless the identity may write to every recipient."""
     book, identity_id = contact_book(), outbound.account.identity_id
     judged = decisions.decide_send(
         permissions={address: book.rwx(identity_id, address) for address in outbound.to}
@@ -275,15 +279,38 @@ def _judgement(outbound: Outbound) -> Judgement:
     return judged
 
 
-def _rewrite(outbound: Outbound, text: str, executes: bool) -> Outbound:
+def _insert(
+    draft: Outbound, enclosed: Sequence[OutboundFile], *, capped: Message | None
+) -> Outbound:
+    """Write a draft with its files, once per origin; `capped` is what the daily caps count by."""
+    try:
+        with unit_of_work():
+            if capped is not None:
+                answering.refuse_above_daily_caps(capped)
+            draft.save(force_insert=True)
+            enclosures.write(draft, enclosed)
+            _tell(draft, "", "outbound.composed")
+    except IntegrityError:
+        crossed = _of_origin(Subject(draft.origin_type, draft.origin_id))
+        if crossed is None:
+            raise
+        return crossed
+    return draft
+
+
+def _rewrite(
+    outbound: Outbound, text: str, executes: bool, enclosed: Sequence[OutboundFile]
+) -> Outbound:
     """While it is still a draft, an origin's one reply may say something else."""
     if outbound.status != Status.DRAFT or outbound.in_reply_to is None:
         return outbound
-    composed = composed_reply(outbound, message=outbound.in_reply_to, text=text, sign=None)
+    composed = composing.reply(outbound, message=outbound.in_reply_to, text=text, sign=None)
     with unit_of_work():
-        Outbound.objects.filter(pk=outbound.pk, status=Status.DRAFT).update(
+        rewritten = Outbound.objects.filter(pk=outbound.pk, status=Status.DRAFT).update(
             text=records.storable(composed.text, records.TEXT_LIMIT), executes=executes
         )
+        if rewritten:
+            enclosures.write(outbound, enclosed)
     outbound.refresh_from_db()
     return outbound
 
@@ -324,13 +351,6 @@ def _outbound(outbound_id: UUID | str) -> Outbound:
     if outbound is None:
         raise NotFound(f"there is no outgoing message {outbound_id}")
     return outbound
-
-
-def _new_message_id(address: str) -> str:
-    domain = address.rpartition("@")[2]
-    if not domain:
-        raise InvalidInput(f"{address!r} has no domain to send from", field="from_address")
-    return f"{uuid.uuid4()}@{domain.lower()}"
 
 
 def _tell(outbound: Outbound, old: str, kind: str | None) -> None:

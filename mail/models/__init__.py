@@ -1,0 +1,21 @@
+"""The tables of mail: accounts, what arrived, and what was written to leave."""
+
+from __future__ import annotations
+
+from mail.models.accounts import Account, AccountLease, FolderCursor
+from mail.models.leaving import Outbound, OutboundFile
+from mail.models.messages import Location, Message, Part, Recipient, Thread, TrustRecord
+
+__all__ = [
+    "Account",
+    "AccountLease",
+    "FolderCursor",
+    "Location",
+    "Message",
+    "Outbound",
+    "OutboundFile",
+    "Part",
+    "Recipient",
+    "Thread",
+    "TrustRecord",
+]
