@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.utils import timezone
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
@@ -324,3 +327,22 @@ def test_ten_calls_at_once_are_all_answered() -> None:
         return await asyncio.gather(*(client.call_tool("whoami", {}) for _ in range(10)))
 
     assert [made.is_error for made in agent().during(at_once)] == [False] * 10
+
+
+# --- On standard input and output -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("secret", "code", "word"),
+    [("", 3, "COUNTERSIGN_TOKEN"), ("cs_00000000_guess", 1, "token-unknown")],
+)
+def test_on_stdio_a_token_is_asked_for_at_once(
+    monkeypatch: pytest.MonkeyPatch, secret: str, code: int, word: str
+) -> None:
+    monkeypatch.setenv("COUNTERSIGN_TOKEN", secret)
+    with pytest.raises(CommandError) as refused:
+        call_command("mcp")
+    assert refused.value.returncode == code
+    assert word in str(refused.value)
+    assert "guess" not in str(refused.value)
+    assert "COUNTERSIGN_TOKEN" not in os.environ  # no child of ours inherits it

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils.http import urlencode
+from mcp.client import Client as McpClient
 
 from guards.models import Contact, Decision
 from guards.services import permissions, tokens
@@ -29,6 +31,7 @@ ALICE = "alice@example.org"
 SUBJECT, BODY, NAME = "the secret plan", "meet at the harbour", "map-of-the-harbour.bin"
 CONTENT = bytes(range(256)) * 40
 RIGHTS = ("---", "r--", "-w-", "--x", "rw-", "r-x", "-wx", "rwx")
+WITH_AND_WITHOUT_R = ("---", "r--", "-wx", "rwx")
 
 
 def with_attachment(sender: str = ALICE) -> bytes:
@@ -85,6 +88,12 @@ ADDRESSES = {
 }
 
 
+@cache
+def http() -> Client:
+    """One client for all questions: each new one would set the middleware up again."""
+    return Client()
+
+
 def by_api(asker: Agent, tool: str, **arguments: Any) -> Any:
     """The same question over HTTP."""
     pattern = ADDRESSES[tool]
@@ -92,12 +101,26 @@ def by_api(asker: Agent, tool: str, **arguments: Any) -> Any:
     query = urlencode(
         {key: value for key, value in arguments.items() if f"{{{key}}}" not in pattern}
     )
-    client = Client(headers={"authorization": f"Bearer {asker.secret}"})
-    return json.loads(client.get(f"/api/v1/{path}?{query}").content)
+    headers = {"authorization": f"Bearer {asker.secret}"}
+    return json.loads(http().get(f"/api/v1/{path}?{query}", headers=headers).content)
 
 
 def by_mcp(asker: Agent, tool: str, **arguments: Any) -> Any:
     return asker.call(tool, **arguments).structured_content
+
+
+def agree(asker: Agent, stored: list[Message]) -> list[Any]:
+    """Ask both fronts everything, in one session; the answers, which are the same."""
+    asked = questions(stored)
+
+    async def ask(client: McpClient) -> list[Any]:
+        made = [await client.call_tool(tool, arguments) for tool, arguments in asked]
+        return [one.structured_content for one in made]
+
+    told = asker.during(ask)
+    for answer, (tool, arguments) in zip(told, asked, strict=True):
+        assert answer == by_api(asker, tool, **arguments), (tool, arguments)
+    return told
 
 
 def questions(stored: list[Message]) -> list[tuple[str, dict[str, Any]]]:
@@ -116,7 +139,7 @@ def questions(stored: list[Message]) -> list[tuple[str, dict[str, Any]]]:
     for message in stored:
         one = {"message_id": message.pk}
         asked += [("read_message", one), ("check_trust", one), ("show_mime", one)]
-        asked += [("download_attachment", {**one, "path": path}) for path in ("1", "2", "1.1", "9")]
+        asked += [("download_attachment", {**one, "path": path}) for path in ("2", "9")]
     return asked
 
 
@@ -135,12 +158,8 @@ def test_api_and_mcp_say_the_same_to_the_same_token(account, deliver, keys, rwx)
         {"unverified"} if rwx == "---" else {"unverified", "verified"}
     )
     asker = agent("messages:read", "contacts:read", identity=account.identity)
-    told = {}
-    for tool, arguments in questions(stored):
-        answer = by_mcp(asker, tool, **arguments)
-        assert answer == by_api(asker, tool, **arguments), (tool, arguments)
-        told[f"{tool} {arguments}"] = answer
-    assert len({json.dumps(answer) for answer in told.values()}) > len(stored) * 3
+    told = agree(asker, stored)
+    assert len({json.dumps(answer) for answer in told}) > len(stored) * 3
     assert (BODY in json.dumps(told)) == ("r" in rwx)  # they agree on what may be read, too
 
 
@@ -151,17 +170,14 @@ def test_tokens_of_others_get_the_same_nothing_from_both(account, deliver):
     other = AccountFactory(identity__handle="second", identity__email="second@agents.test")
     scopes = ("messages:read", "contacts:read")
     for asker in (agent(*scopes, identity=other.identity), agent(*scopes, project="apollo")):
-        for tool, arguments in questions(stored):
-            answer = by_mcp(asker, tool, **arguments)
-            assert answer == by_api(asker, tool, **arguments), (tool, arguments)
-            assert SUBJECT not in json.dumps(answer)
+        assert SUBJECT not in json.dumps(agree(asker, stored))
         assert by_mcp(asker, "list_messages") == {"items": [], "next_cursor": None}
 
 
 # --- Redaction ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rwx", RIGHTS)
+@pytest.mark.parametrize("rwx", WITH_AND_WITHOUT_R)
 def test_no_tool_tells_what_a_sender_without_r_wrote(account, deliver, rwx):
     may(account, rwx)
     (message,) = deliver(with_attachment())
@@ -181,7 +197,7 @@ def test_no_tool_tells_what_a_sender_without_r_wrote(account, deliver, rwx):
     assert tree["children"][1]["name"] == (NAME if readable else REDACTED)
 
 
-@pytest.mark.parametrize("rwx", RIGHTS)
+@pytest.mark.parametrize("rwx", WITH_AND_WITHOUT_R)
 def test_diagnosis_needs_no_permission_and_never_tells_the_text(account, deliver, rwx):
     may(account, rwx)
     (message,) = deliver(with_attachment())
