@@ -79,3 +79,11 @@ class ReplyRefused(Refused):
     """This message is not answered automatically; `rule` says why."""
 
     code = "reply-refused"
+
+
+class FilesNotKept(CountersignError):
+    """The files of an outgoing message could not be stored."""
+
+    code = "files-not-kept"
+    permanent = False
+    status = 500

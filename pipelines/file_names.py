@@ -25,6 +25,8 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,15}\Z")
 _MEDIA_TYPE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,62}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,62}"
 )
+#: The `field` of a refusal that is about a file of the pipe, or of a mail.
+FIELD = "files"
 UNKNOWN_TYPE = "application/octet-stream"
 
 
@@ -83,7 +85,7 @@ def relative(path: str, directory: Path) -> str:
 
 def refusal(detail: str, rule: str) -> FilesRefused:
     """FilesRefused with the rule it names."""
-    return FilesRefused(detail, field="files", rule=rule)
+    return FilesRefused(detail, field=FIELD, rule=rule)
 
 
 def _is_printable(one: str) -> bool:

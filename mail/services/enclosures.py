@@ -7,10 +7,11 @@ store, which proves the digest again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from guards.exceptions import InvalidInput
 from mail import parts
+from mail.exceptions import FilesNotKept
 from mail.gateways import blobs
 from mail.models import Outbound, OutboundFile
 from mail.types import Enclosure
@@ -40,9 +41,8 @@ def keep(files: Sequence[Enclosure]) -> list[OutboundFile]:
         )
     for file in files:
         parts.file_part(Enclosure(file.name, file.type, b""))  # its name and type can travel
-    stored = {hashlib.sha256(file.content).hexdigest(): file.content for file in files}
-    if stored:
-        blobs.put_all(stored)
+    if files:
+        _store({hashlib.sha256(file.content).hexdigest(): file.content for file in files})
     return [_row(position, file) for position, file in enumerate(files, start=1)]
 
 
@@ -63,6 +63,13 @@ def bound(outbound: Outbound) -> list[dict[str, object]]:
     """What an approval binds of a message's files, and what a person reads; database only."""
     rows = outbound.files.values("name", "type", "size", "sha256")
     return [dict(row) for row in rows]
+
+
+def _store(contents: Mapping[str, bytes]) -> None:
+    try:
+        blobs.put_all(contents)
+    except OSError as error:
+        raise FilesNotKept(f"the store took no files: {error}", field="files") from error
 
 
 def _row(position: int, file: Enclosure) -> OutboundFile:

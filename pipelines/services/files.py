@@ -9,7 +9,7 @@ runners do not see: whoever takes the bytes later takes those or none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,8 @@ from django.utils import timezone
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
 from mail import selectors as mail
-from mail.types import Attachment
+from mail.services import enclosures as mail_files
+from mail.types import Attachment, Enclosure
 from pipelines import file_names, filing, pipes
 from pipelines.file_names import refusal
 from pipelines.models import Pipeline
@@ -117,15 +118,31 @@ def after(
     return {"data": written.data, "files": entries}
 
 
-def contents(pipe: Mapping[str, Any], directory: Path) -> list[tuple[Mapping[str, Any], bytes]]:
-    """Each file of the pipe with exactly the bytes that were looked at; FilesRefused otherwise."""
+def enclosures(pipe: Mapping[str, Any], directory: Path) -> list[Enclosure]:
+    """The pipe's files to go with a mail: exactly the bytes that were looked at, or FilesRefused.
+
+    A refusal that is about a file has `file_names.FIELD` as its field.
+    """
     entries = pipe["files"]
     if not entries:
         return []
+    _check_for_mail(entries)
     with filing.opened(directory) as root:
         return [
-            (entry, filing.read(root, entry["path"], sha256=entry["sha256"])) for entry in entries
+            Enclosure(
+                entry["name"],
+                entry["mime_type"],
+                filing.read(root, entry["path"], sha256=entry["sha256"]),
+            )
+            for entry in entries
         ]
+
+
+def _check_for_mail(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what no mail could carry before anything of it is read into memory."""
+    total = sum(entry["size"] for entry in entries)
+    if total > mail_files.MAX_BYTES:
+        raise refusal(f"a mail carries no {total} bytes of files", "files-too-large")
 
 
 def _entry_of(attachment: Attachment) -> dict[str, Any]:

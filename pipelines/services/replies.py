@@ -9,7 +9,7 @@ is history and settles nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,9 +23,11 @@ from guards.types import Asker, Subject
 from mail import selectors as mail
 from mail.models import Outbound
 from mail.services import outbound
+from mail.types import Enclosure
 from pipelines.exceptions import ClaimLost
+from pipelines.file_names import FIELD
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, transitions
+from pipelines.services import claims, files, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 
@@ -65,9 +67,10 @@ def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted:
         return
     stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     _record_start(claim, stage)
-    text = fixed_text(pipeline.pk) if pipeline.failing else text_of(pipe["data"])
+    origin = _origin_of_answer(pipeline.pk, pipeline.resumptions)
     try:
-        _send(pipeline, text, _origin_of_answer(pipeline.pk, pipeline.resumptions), claim)
+        if pipeline.failing or not _send_result(claim, pipeline, pipe, origin):
+            _send(pipeline, fixed_text(pipeline.pk), origin, claim)
     except ClaimLost:
         raise
     except CountersignError as error:
@@ -153,13 +156,49 @@ def _given_up(pipeline: Pipeline, stage: Stage, message: Outbound) -> None:
     _end(pipeline, stage, Stage.Status.CANCELLED, Pipeline.Status.CANCELLED, reason)
 
 
-def _send(pipeline: Pipeline, text: str, origin: Subject, claim: Claim | None = None) -> None:
+def _send_result(
+    claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], origin: Subject
+) -> bool:
+    """Answer with the pipe and its files; False, and why on record, where a file cannot go along.
+
+    What leaves of a file is what was looked at when its stage ended, or nothing.
+    """
+    try:
+        enclosed = files.enclosures(pipe, files.directory_of(pipeline.pk))
+        _send(pipeline, text_of(pipe["data"]), origin, claim, enclosed)
+    except CountersignError as error:
+        if error.field != FIELD:
+            raise
+        _record_unsendable(claim, pipeline, error)
+        return False
+    return True
+
+
+def _record_unsendable(claim: Claim, pipeline: Pipeline, error: CountersignError) -> None:
+    rule = f"{error.rule}: " if error.rule else ""
+    reason = f"{REPLY}: {rule}{error.detail}"
+    with unit_of_work():
+        held = Pipeline.objects.filter(
+            pk=pipeline.pk, status=Pipeline.Status.RUNNING, **claim.mine
+        ).update(failing=True, error=reason)
+        transitions.must(bool(held), f"pipeline {pipeline.pk}")
+    pipeline.failing, pipeline.error = True, reason
+
+
+def _send(
+    pipeline: Pipeline,
+    text: str,
+    origin: Subject,
+    claim: Claim | None = None,
+    enclosed: Sequence[Enclosure] = (),
+) -> None:
     """Draft and submit; an answer only while its worker still holds the pipeline."""
     draft = outbound.draft_reply(
         message_id=pipeline.message_id,
         text=text,
         origin=origin,
         executes=_ran_anything(pipeline),
+        files=enclosed,
     )
     if claim is not None:
         transitions.must(claims.is_held(claim), f"pipeline {pipeline.pk}")
