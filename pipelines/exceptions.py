@@ -72,6 +72,12 @@ class StageMustWait(Conflict):
     code = "stage-must-wait"
 
 
+class ResumeRefused(Refused):
+    """A pipeline does not go on from where it stopped; `rule` says why."""
+
+    code = "resume-refused"
+
+
 class MissionRefused(Refused):
     """A mission may not do this; `rule` says why."""
 

@@ -1,55 +1,77 @@
-"""What an operator may do to a pipeline by hand."""
+"""What an operator may do to a pipeline by hand: end it, or have it go on."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+import structlog
 from django.utils import timezone
 
 from approvals.services import holds
 from guards.exceptions import AlreadyDecided, Conflict, NotFound
 from guards.services.units import unit_of_work
 from guards.types import Asker
-from pipelines.models import Pipeline
-from pipelines.services import replies, stages, transitions
+from mail.models import Outbound
+from pipelines.models import Pipeline, Stage
+from pipelines.runners import base
+from pipelines.services import execution, giving_up, replies, resuming, transitions
+
+log = structlog.get_logger(__name__)
+
+_Status = Pipeline.Status
+#: Pipelines that have not come to their end.
+_OPEN = frozenset(_Status) - Pipeline.ENDED
 
 
 def cancel(*, pipeline_id: UUID, by: Asker) -> Pipeline:
-    """Cancel a pipeline that nothing works on: one that waits for its turn, or for an approval.
+    """End a pipeline that has not ended: queued, running, or waiting for a person.
 
-    A waiting reply is withdrawn. One that has not begun is answered with the fixed text, since
-    every request is answered. AlreadyDecided for one that has ended, Conflict for one that runs:
-    its stages are bounded, and what a running program has done cannot be taken back.
+    What its stage runs is killed with its whole process group, on whichever host it runs, and the
+    worker that ran it records nothing more. What it was waiting for is withdrawn. The requester
+    gets the fixed text, once; a reply that waits for approval is withdrawn, and nothing is sent.
+    AlreadyDecided for one that has ended, Conflict where its reply is on its way.
     """
-    pipeline = Pipeline.objects.select_related("identity").filter(pk=pipeline_id).first()
-    if pipeline is None:
-        raise NotFound(f"there is no pipeline {pipeline_id}", field="pipeline_id")
+    pipeline = _found(pipeline_id)
     if pipeline.status in Pipeline.ENDED:
         raise AlreadyDecided(f"{pipeline} has ended: {pipeline.status}")
-    if pipeline.status == Pipeline.Status.WAITING_APPROVAL:
-        _withdraw_reply(pipeline, by)
-    elif not _cancel_due(pipeline, by):
-        raise Conflict(f"{pipeline} is being worked on; it ends within its stages' time limits")
+    reply = replies.reply_of(pipeline.pk)
+    if reply is not None and reply.status == Outbound.Status.HELD and reply.hold_id is not None:
+        holds.withdraw(hold_id=reply.hold_id, by=by, reason="the pipeline was cancelled")
+    else:
+        _end(pipeline, by)
     pipeline.refresh_from_db()
     return pipeline
 
 
-def _withdraw_reply(pipeline: Pipeline, by: Asker) -> None:
-    reply = replies.reply_of(pipeline.pk)
-    if reply is None or reply.hold_id is None:
-        raise Conflict(f"{pipeline} has no reply that waits")
-    holds.withdraw(hold_id=reply.hold_id, by=by, reason="the pipeline was cancelled")
+def resume(*, pipeline_id: UUID, by: Asker) -> Pipeline:
+    """Have an interrupted pipeline go on from the stage that it stopped at; see `resuming`."""
+    return resuming.resume(pipeline=_found(pipeline_id), by=by)
 
 
-def _cancel_due(pipeline: Pipeline, by: Asker) -> bool:
+def _found(pipeline_id: UUID) -> Pipeline:
+    pipeline = Pipeline.objects.select_related("identity").filter(pk=pipeline_id).first()
+    if pipeline is None:
+        raise NotFound(f"there is no pipeline {pipeline_id}", field="pipeline_id")
+    return pipeline
+
+
+def _end(pipeline: Pipeline, by: Asker) -> None:
     reason = f"{by} cancelled it"
     with unit_of_work():
+        pipeline = (
+            Pipeline.objects.select_for_update(of=("self",))
+            .select_related("identity")
+            .get(pk=pipeline.pk)
+        )
+        _refuse_beside_a_reply(pipeline)
         moved = transitions.move_pipeline(
             pipeline.pk,
-            Pipeline.Status.CANCELLED,
-            old=Pipeline.DUE,
+            _Status.CANCELLED,
+            old=_OPEN,
             where={"fence": pipeline.fence},
             changes={
+                "fence": pipeline.fence + 1,
+                "lease_until": None,
                 "finished_at": timezone.now(),
                 "error": pipeline.error or reason,
                 "notice_due": True,
@@ -57,8 +79,18 @@ def _cancel_due(pipeline: Pipeline, by: Asker) -> bool:
             facts={"reason": reason},
             actor=str(by),
         )
-        if moved:
-            stages.cancel_pending(pipeline.pk, reason=reason)
-    if moved:
-        replies.send_notice(pipeline)
-    return moved
+        if not moved:
+            raise AlreadyDecided(f"{pipeline} has ended meanwhile")
+        giving_up.give_up_stages(pipeline, Stage.Status.CANCELLED, reason=reason, actor=str(by))
+        giving_up.free_reply(pipeline, actor=str(by))
+    ended = base.end_children(str(pipeline.pk))
+    log.info("pipeline cancelled", pipeline=str(pipeline.pk), by=str(by), children_ended=ended)
+    replies.send_notice(pipeline)
+    execution.wake_next()
+
+
+def _refuse_beside_a_reply(pipeline: Pipeline) -> None:
+    """Read under the pipeline's lock, which every move of its reply takes too."""
+    reply = replies.reply_of(pipeline.pk)
+    if reply is not None and reply.status != Outbound.Status.DRAFT:
+        raise Conflict(f"the reply of {pipeline} is on its way ({reply.status}); it ends with it")

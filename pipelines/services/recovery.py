@@ -16,7 +16,7 @@ from guards.services.units import unit_of_work
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import execution, replies, stages, transitions
+from pipelines.services import execution, giving_up, replies, transitions
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,8 @@ def interrupt(*, pipeline: Pipeline) -> bool:
             facts={"reason": reason},
         )
         if moved:
-            _interrupt_stages(pipeline, reason)
+            giving_up.give_up_stages(pipeline, Stage.Status.INTERRUPTED, reason=reason)
+            giving_up.free_reply(pipeline)
     if moved:
         ended = base.end_children(str(pipeline.pk))
         log.warning("pipeline interrupted", pipeline=str(pipeline.pk), children_ended=ended)
@@ -74,20 +75,3 @@ def _is_abandoned(pipeline: Pipeline, now: datetime) -> bool:
     if pipeline.lease_until is None or pipeline.lease_until <= now:
         return True
     return process.is_dead(pipeline.claimed_by)
-
-
-def _interrupt_stages(pipeline: Pipeline, reason: str) -> None:
-    for stage in Stage.objects.filter(pipeline_id=pipeline.pk, status__in=Stage.HELD):
-        transitions.move_stage(
-            stage,
-            Stage.Status.INTERRUPTED,
-            old=Stage.HELD,
-            changes={
-                "fence": stage.fence + 1,
-                "lease_until": None,
-                "finished_at": timezone.now(),
-                "error": reason,
-            },
-            facts={"reason": reason},
-        )
-    stages.cancel_pending(pipeline.pk, reason="the pipeline was interrupted")

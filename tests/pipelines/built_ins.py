@@ -26,6 +26,7 @@ class Asking:
     adopting: Callable[[UUID, int, bytes], None] = lambda pipeline_id, stage_id, output: None
     name: str = "ask"
     plannable: bool = False
+    repeatable: bool = False
     jobs: list[Job] = field(default_factory=list)
 
     @property
@@ -33,8 +34,8 @@ class Asking:
         return CommandSpec(
             name=self.name, runner="built-in", mode="process", description="", arguments=(),
             output_schema=None, files=False, write_set=(), timeout=TIMEOUT, environment={},
-            serial=1, valid_until=None, end_of_options=False, repeatable=False, reply=True,
-            project="", steps=(), document={},
+            serial=1, valid_until=None, end_of_options=False, repeatable=self.repeatable,
+            reply=True, project="", steps=(), document={},
         )  # fmt: skip
 
     def check(self, spec: CommandSpec) -> None:
