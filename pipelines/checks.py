@@ -7,6 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from pipelines import safe_lists
+from pipelines.exceptions import OptionNotAllowed
 from pipelines.services.claims import LEASE, RENEW_EVERY
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
 
@@ -45,6 +47,22 @@ def owner_key_is_one(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 "Both OWNER_FINGERPRINT and OWNER_HANDLE are set, so no command runs.",
                 hint="Keep one of them.",
                 id="pipelines.W002",
+            )
+        ]
+    return []
+
+
+@register()
+def safe_options_are_readable(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """SAFE_OPTIONS_FILE, where it is set, is one that no list is lost by."""
+    try:
+        safe_lists.programs()
+    except OptionNotAllowed as error:
+        return [
+            Error(
+                f"{error.detail}, so no program runs.",
+                hint="docs/commands.md has its form; unset it to use the program's own lists.",
+                id="pipelines.E003",
             )
         ]
     return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, date, timedelta
 from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
@@ -12,7 +12,7 @@ from django.utils import timezone
 from guards import selectors as guards
 from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
-from pipelines.models import Command, Mission, Pipeline, Rule, Stage
+from pipelines.models import Command, Mission, Pipeline, Rule, RuleHit, Stage
 from pipelines.services import verification
 from pipelines.types import Budget
 
@@ -106,6 +106,15 @@ def rules_for(token: ApiToken) -> QuerySet[Rule]:
     if token.identity_id is None:
         return for_all
     return for_all | rules.filter(identity_id=token.identity_id)
+
+
+def hits_by_day(rule: Rule, *, days: int = 30) -> list[tuple[date, int]]:
+    """How many messages a rule planned on each of the last days (UTC), today last, zeros too."""
+    today = timezone.now().astimezone(UTC).date()
+    first = today - timedelta(days=days - 1)
+    counted = dict(RuleHit.objects.filter(rule=rule, day__gte=first).values_list("day", "hits"))
+    dates = (first + timedelta(days=number) for number in range(days))
+    return [(day, counted.get(day, 0)) for day in dates]
 
 
 def why_not_runnable(command: Command) -> str:

@@ -32,17 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     judging.add_arguments(parser, paths="a message file, or the number of a stored message")
 
 
-def perform(command: JsonCommand, options: dict[str, Any]) -> None:
-    """Emit one answer a message; exit 2 for what is neither a readable file nor a message."""
+def perform(command: JsonCommand, options: dict[str, Any], *, admitted: bool = False) -> None:
+    """Emit one answer a message; exit 2 for what is neither a readable file nor a message.
+
+    `admitted` asks what would be planned whatever the decision about the message is now.
+    """
     now = judging.moment(options["now"])
     named = judging.named_paths(options)
     if not named:
         raise wrong_use("name a message file, or the number of a stored message")
-    for run in list(_runs(named, now, options)):
+    for run in list(_runs(named, now, options, admitted)):
         command.emit(dry_run.as_document(run), in_words(run))
 
 
-def _runs(named: list[str], now: datetime, options: dict[str, Any]) -> Iterator[DryRun]:
+def _runs(
+    named: list[str], now: datetime, options: dict[str, Any], admitted: bool
+) -> Iterator[DryRun]:
     paths = [path for path in named if not _is_number(path)]
     numbers = [path for path in named if _is_number(path)]
     if numbers and any(options[name] for name in _OF_FILES):
@@ -51,12 +56,14 @@ def _runs(named: list[str], now: datetime, options: dict[str, Any]) -> Iterator[
     setting = _setting(now, options) if files else None
     for file in files:
         if setting is not None:
-            yield dry_run.of_file(mail.judged_file(judging.read(file), setting=setting))
+            judged = mail.judged_file(judging.read(file), setting=setting)
+            yield dry_run.of_file(judged, admitted=admitted)
     for number in numbers:
         message = Message.objects.select_related("account__identity").filter(pk=number).first()
         if message is None:
             raise wrong_use(f"there is no file and no message {number}")
-        yield dry_run.of_message(message, now=now if options["now"] else None)
+        moment = now if options["now"] else None
+        yield dry_run.of_message(message, now=moment, admitted=admitted)
 
 
 def _is_number(text: str) -> bool:

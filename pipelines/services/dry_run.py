@@ -53,12 +53,12 @@ _PLAN_RULES: Mapping[str, DryRunRule] = {
 }
 
 
-def of_file(judged: mail.JudgedFile) -> DryRun:
+def of_file(judged: mail.JudgedFile, *, admitted: bool = False) -> DryRun:
     """What would become of a message file, as it was judged; a database may be missing."""
-    refused = _not_admitted(judged.assessment.judgement, judged.assessment.executable_text)
-    if refused is not None:
-        return DryRun("none", refused=refused)
     text = judged.assessment.executable_text or ""
+    refused = _not_admitted(judged.assessment.judgement, text)
+    if refused is not None and not (admitted and text):
+        return DryRun("none", refused=refused)
     try:
         return of_text(text, sender=judged.sender, identity_id=judged.identity_id)
     except Error:
@@ -72,11 +72,12 @@ def of_message(message: Message, *, now: datetime | None = None, admitted: bool 
     anything. RawMissing where the store lost its bytes.
     """
     assessment = mail.reassess(message, now=now)
-    refused = _not_admitted(assessment.judgement, assessment.executable_text)
-    if refused is not None and not (admitted and assessment.executable_text):
+    text = assessment.executable_text or ""
+    refused = _not_admitted(assessment.judgement, text)
+    if refused is not None and not (admitted and text):
         return DryRun("none", refused=refused)
     return of_text(
-        assessment.executable_text or "",
+        text,
         sender=message.sender.lower(),
         identity_id=message.account.identity_id,
     )

@@ -26,3 +26,12 @@ def test_two_owners_are_named(settings):
     settings.OWNER_HANDLE = "ada"
 
     assert ids(checks.owner_key_is_one(None)) == ["pipelines.W002"]
+
+
+def test_a_list_of_safe_options_that_cannot_be_read_is_named(settings, tmp_path):
+    assert checks.safe_options_are_readable(None) == []
+    own = tmp_path / "own.json"
+    own.write_text('{"sort": {"flag": []}}')
+    settings.SAFE_OPTIONS_FILE = str(own)
+
+    assert ids(checks.safe_options_are_readable(None)) == ["pipelines.E003"]
