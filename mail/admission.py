@@ -57,12 +57,16 @@ def own_addresses() -> frozenset[str]:
 
 def parse(raw: bytes, surroundings: Surroundings) -> ParsedMessage:
     """Parse as this account's mail."""
-    account = surroundings.account
+    return parse_for(raw, surroundings.account, surroundings.own_addresses)
+
+
+def parse_for(raw: bytes, account: Account, own: frozenset[str]) -> ParsedMessage:
+    """The same, where nothing is to be judged: `own` are this installation's addresses."""
     return mime.parse(
         raw,
         provider=Provider(account.provider),
         loopback=account.host in LOOPBACK_HOSTS,
-        own_addresses=surroundings.own_addresses,
+        own_addresses=own,
         authserv_id=account.authserv_id,
     )
 

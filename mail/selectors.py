@@ -39,7 +39,7 @@ def raw(message: Message) -> bytes:
 
 def parsed(message: Message) -> ParsedMessage:
     """The message parsed again from its raw bytes."""
-    return admission.parse(raw(message), surroundings(message.account))
+    return admission.parse_for(raw(message), message.account, admission.own_addresses())
 
 
 def attachments(message: Message) -> list[Attachment]:

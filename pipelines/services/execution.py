@@ -44,7 +44,9 @@ _QUEUE_MARGIN = 30.0
 class _Run:
     """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is.
 
-    `is_kept` says that the pipeline's row has this pipe too.
+    `is_kept` says that the pipeline's row has this pipe too. `unrecorded` is the end of a stage
+    that goes on record together with the start of the next one, a moment later. `next_spec` is the
+    next stage's command, looked at in that moment.
     """
 
     claim: Claim
@@ -53,10 +55,18 @@ class _Run:
     pipe: dict[str, Any]
     directory: Path | None = None
     is_kept: bool = True
+    unrecorded: stages.Success | None = None
+    next_spec: CommandSpec | None = None
     answers: bool = True
     put_back: bool = False
     is_over: bool = False
     began: float = field(default_factory=time.monotonic)
+
+    def record(self) -> None:
+        """Put the end of the stage before on record by itself: nothing follows at once."""
+        success, self.unrecorded = self.unrecorded, None
+        if success is not None:
+            stages.succeed(self.claim, success)
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether the queue leaves this task long enough for a stage of that timeout."""
@@ -154,6 +164,7 @@ def _work_through(run: _Run) -> None:
     while run.due and not run.pipeline.failing:
         if not _carry_out(run, run.due.pop(0)) or run.is_over:
             return
+    run.record()
     replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
 
 
@@ -166,16 +177,20 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
     except ClaimLost:
         raise
     except CountersignError as error:
+        run.record()
         _fail(run, stage, error, old=Stage.Status.PENDING)
         return True
     if not run.has_time_for(work.spec.timeout):
+        run.record()
         if not run.is_kept:
             stages.keep(run.claim, pipe=run.pipe)
         claims.hand_back(run.claim, reason="the next stage needs a task of its own")
         return False
     if not registry.needs_preparation(work.runner):
-        stages.claim_and_start(run.claim, stage, work.vectors)
+        success, run.unrecorded = run.unrecorded, None
+        stages.claim_and_start(run.claim, stage, work.vectors, after=success)
         return _run_started(run, stage, work)
+    run.record()
     stages.claim(run.claim, stage)
     try:
         work.runner.prepare(work.job)
@@ -206,7 +221,8 @@ def _work(run: _Run, stage: Stage, directory: Path) -> _Work:
             raise RunnerMissing(f"{stage.command} is not installed", field="runner")
         spec, runner = built_in.spec, built_in
     else:
-        spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
+        looked_at, run.next_spec = run.next_spec, None
+        spec = looked_at or _runnable(stage)
         runner = registry.runner(spec.runner)
     handed = files.handed(run.pipe, directory)
     job = Job(
@@ -274,42 +290,55 @@ def _record_end(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None
 def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None:
     pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
 
+    run.next_spec = _spec_after(run)
+
     def adopt() -> None:
         if work.built_in is not None:
             work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
 
+    is_over = _is_over_with(run, work)
     is_kept = run.is_kept and pipe is run.pipe
-    keeps = not is_kept and (work.built_in is not None or _is_begun_again_from(run))
-    with unit_of_work():
-        stages.succeed(run.claim, stage, result, pipe if keeps else None, adopt)
-        if _ends_here(run, work):
-            replies.end_unanswered(run.claim, run.pipeline)
-            run.is_over = True
+    keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
+    success = stages.Success(stage, result, pipe if keeps else None)
+    if run.next_spec is not None and work.built_in is None:
+        run.unrecorded = success
+    else:
+        with unit_of_work():
+            stages.succeed(run.claim, success, adopt)
+            if is_over:
+                replies.end_unanswered(run.claim, run.pipeline)
+    run.is_over = is_over
     run.is_kept = is_kept or keeps
     run.pipe = pipe
     run.answers = work.spec.reply
 
 
-def _ends_here(run: _Run, work: _Work) -> bool:
-    """Whether the pipeline is over with this stage: nothing is left, and no answer is wanted."""
+def _is_over_with(run: _Run, work: _Work) -> bool:
+    """Whether the pipeline ends with this stage: nothing is left, and no answer is wanted."""
     return not (work.built_in or run.due or work.spec.reply or run.pipeline.failing)
 
 
-def _is_begun_again_from(run: _Run) -> bool:
+def _may_begin_again(run: _Run) -> bool:
     """Whether anybody may take this pipeline up where it is now, and so needs its pipe.
 
     A stage that is not declared repeatable is never begun by another run; the reply is.
     """
-    if not run.due:
-        return True
-    stage = run.due[0]
-    if stage.runner != CLI:
-        return True
+    return run.next_spec is None or run.next_spec.repeatable
+
+
+def _spec_after(run: _Run) -> CommandSpec | None:
+    """The command of the next stage, where that is one of the cli runner and may run now."""
+    if not run.due or run.due[0].runner != CLI:
+        return None
     try:
-        spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
+        return _runnable(run.due[0])
     except CountersignError:
-        return True
-    return spec.repeatable
+        return None
+
+
+def _runnable(stage: Stage) -> CommandSpec:
+    """The signed command as its row is now, which must be the one that was planned."""
+    return verification.find_runnable(stage.command, planned_digest=stage.digest)[0]
 
 
 def _holds_on(run: _Run, work: _Work) -> bool:

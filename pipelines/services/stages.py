@@ -7,6 +7,7 @@ ClaimLost rolls it back where somebody else holds the pipeline by now.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,16 @@ from pipelines.types import RunResult
 #: How much of an output and of an error a stage's row keeps, in characters.
 OUTPUT_SHOWN = 20_000
 ERROR_SHOWN = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """How a stage ended well, and the pipe for its pipeline's row (None: it stays as it is)."""
+
+    stage: Stage
+    result: RunResult
+    pipe: Mapping[str, Any] | None
+    at: datetime = field(default_factory=timezone.now)
 
 
 def attempt_of(stage: Stage) -> int:
@@ -61,12 +72,19 @@ def start(held: Claim, stage: Stage, vectors: list[list[str]]) -> None:
         _must(moved, stage)
 
 
-def claim_and_start(held: Claim, stage: Stage, vectors: list[list[str]]) -> None:
-    """Both in one transaction, where nothing has to be prepared between them."""
+def claim_and_start(
+    held: Claim, stage: Stage, vectors: list[list[str]], *, after: Success | None = None
+) -> None:
+    """Both in one transaction, where nothing has to be prepared between them.
+
+    `after` is the end of the stage before, where that is not on record yet.
+    """
     until = claims.lease_end()
     attempt = attempt_of(stage)
     with unit_of_work():
-        keep(held, current=stage.position, lease_until=until)
+        keep(held, current=stage.position, lease_until=until, **_new_pipe(after))
+        if after is not None:
+            _move_to_success(held, after)
         moved = transitions.move_stage(
             stage,
             Stage.Status.RUNNING,
@@ -120,30 +138,30 @@ def wait(held: Claim, stage: Stage, result: RunResult) -> None:
         _must(moved, stage)
 
 
-def succeed(
-    held: Claim,
-    stage: Stage,
-    result: RunResult,
-    pipe: Mapping[str, Any] | None,
-    adopt: Callable[[], None] | None = None,
-) -> None:
-    """Its end, the new pipe (None: unchanged), and what a built-in command makes of its output."""
-    changes: dict[str, Any] = {"lease_until": claims.lease_end()}
-    if pipe is not None:
-        changes["pipe"] = pipe
+def succeed(held: Claim, success: Success, adopt: Callable[[], None] | None = None) -> None:
+    """Its end, the new pipe, and what a built-in command makes of its output."""
     with unit_of_work():
-        keep(held, **changes)
-        moved = transitions.move_stage(
-            stage,
-            Stage.Status.SUCCEEDED,
-            old=[Stage.Status.RUNNING],
-            where=held.mine,
-            changes=_ended(stage, result, ""),
-            facts={"exit_code": result.exit_code, "bytes": len(result.output)},
-        )
-        _must(moved, stage)
+        keep(held, lease_until=claims.lease_end(), **_new_pipe(success))
+        _move_to_success(held, success)
         if adopt is not None:
             adopt()
+
+
+def _new_pipe(success: Success | None) -> dict[str, Any]:
+    return {} if success is None or success.pipe is None else {"pipe": success.pipe}
+
+
+def _move_to_success(held: Claim, success: Success) -> None:
+    result = success.result
+    moved = transitions.move_stage(
+        success.stage,
+        Stage.Status.SUCCEEDED,
+        old=[Stage.Status.RUNNING],
+        where=held.mine,
+        changes={**_ended(success.stage, result, ""), "finished_at": success.at},
+        facts={"exit_code": result.exit_code, "bytes": len(result.output)},
+    )
+    _must(moved, success.stage)
 
 
 def fail(
