@@ -44,6 +44,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Work",
         (
             Entry("pipelines.pipeline", "Pipelines", "account_tree", "interrupted-pipeline"),
+            Entry("pipelines.mission", "Missions", "assignment"),
             Entry("pipelines.command", "Commands", "terminal", "unsigned-command"),
             Entry("pipelines.rule", "Rules", "rule"),
         ),

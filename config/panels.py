@@ -67,6 +67,7 @@ def register() -> None:
         "approvals.approval",
         "approvals.effect",
         "pipelines.pipeline",
+        "pipelines.mission",
         "pipelines.command",
     ):
         register_panel(subject_type, events_of(subject_type))

@@ -27,11 +27,13 @@ TONES: Mapping[str, str] = {
     **dict.fromkeys(
         ("verified", "ok", "allow", "completed", "succeeded", "accepted", "consumed"), "ok"
     ),
-    **dict.fromkeys(("sent", "approved"), "ok"),
+    **dict.fromkeys(("sent", "approved", "closed", "pass"), "ok"),
     **dict.fromkeys(
         ("unverified", "hold", "held", "waiting", "waiting_approval", "pending"), "warn"
     ),
     **dict.fromkeys(("changes_requested", "incomplete", "missing", "new"), "warn"),
+    **dict.fromkeys(("escalated", "escalate"), "warn"),
+    "fail": "bad",
     **dict.fromkeys(("untrusted", "deny", "failed", "interrupted", "unknown", "rejected"), "bad"),
     **dict.fromkeys(("failing", "invalid", "wrong-key", "expired-key", "quarantined"), "bad"),
     **dict.fromkeys(

@@ -1,5 +1,5 @@
 """Signed commands, planning rules, and work as it went, in the console."""
 
-from pipelines.admin import commands, rules, work
+from pipelines.admin import commands, missions, rules, work
 
-__all__ = ["commands", "rules", "work"]
+__all__ = ["commands", "missions", "rules", "work"]

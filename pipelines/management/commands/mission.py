@@ -1,0 +1,107 @@
+"""`mission list|show|release|abandon`: look at missions, and the operator's two ways out of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from guards.fronts.commands import Exit, JsonCommand, wrong_use
+from guards.types import Asker
+from pipelines import models, schemas, selectors
+from pipelines.services import missions
+
+#: How many missions a list shows.
+USUAL = 50
+
+
+class Command(JsonCommand):
+    """One verb a sub-parser."""
+
+    help = "List and show missions; release a stuck write set; abandon what never started."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The verbs, and what each needs."""
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        listing = verbs.add_parser("list", help="missions, newest first; one JSON line each")
+        listing.add_argument("--status", choices=models.Mission.Status.values)
+        listing.add_argument("--stuck", action="store_true", help="only those that hold others up")
+        listing.add_argument("--limit", type=int, default=USUAL)
+        super().add_arguments(listing)
+        showing = verbs.add_parser("show", help="contract, results, events and tool calls")
+        release = verbs.add_parser("release", help="free its write set; it fails with that")
+        abandon = verbs.add_parser("abandon", help="give it up; only before a worker was started")
+        for verb in (showing, release, abandon):
+            verb.add_argument("mission", metavar="ID", help="its id, or the start of it")
+            super().add_arguments(verb)
+        for verb in (release, abandon):
+            verb.add_argument("--reason", required=True, help="why; it stays on record")
+
+    def perform(self, **options: Any) -> int:
+        """Do what the verb says."""
+        if options["verb"] == "list":
+            return self._list(options)
+        mission = _found(options["mission"])
+        if options["verb"] == "show":
+            self.emit(_plain(schemas.MissionDetail.of(mission)), _described(mission))
+            return Exit.AS_ASKED
+        act = missions.release if options["verb"] == "release" else missions.abandon
+        ended = act(mission_id=mission.pk, reason=options["reason"], by=Asker("operator", "shell"))
+        self.emit(_plain(schemas.MissionOut.of(ended)), f"{ended}: {ended.status}")
+        return Exit.AS_ASKED
+
+    def _list(self, options: Mapping[str, Any]) -> int:
+        if options["limit"] < 1:
+            raise wrong_use("--limit is at least 1")
+        rows = selectors.stuck_missions() if options["stuck"] else models.Mission.objects.all()
+        if options["status"]:
+            rows = rows.filter(status=options["status"])
+        for mission in rows.select_related("stage").order_by("-opened_at")[: options["limit"]]:
+            self.emit(_plain(schemas.MissionOut.of(mission)), _line(mission))
+        return Exit.AS_ASKED
+
+
+def _found(named: str) -> models.Mission:
+    """The one mission whose id is, or begins with, what was typed."""
+    typed = named.strip().lower()
+    try:
+        rows = models.Mission.objects.filter(pk=UUID(typed))
+    except ValueError:
+        digits = typed.replace("-", "")
+        if len(digits) < 4 or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+            raise wrong_use(f"{named!r} is neither an id nor the start of one") from None
+        least = UUID(digits.ljust(32, "0"))
+        most = UUID(digits.ljust(32, "f"))
+        rows = models.Mission.objects.filter(pk__gte=least, pk__lte=most)
+    found = list(rows.select_related("stage").order_by()[:2])
+    if len(found) != 1:
+        raise wrong_use(f"{len(found) or 'no'} missions begin with {named!r}"[:200])
+    return found[0]
+
+
+def _plain(shape: schemas.MissionOut) -> dict[str, object]:
+    return shape.model_dump(mode="json")
+
+
+def _line(mission: models.Mission) -> str:
+    cost = f"{mission.usd:.2f}/{mission.max_usd:.2f} USD"
+    return (
+        f"{mission.pk}  {mission.status:<10} {mission.command}  round {mission.round}/"
+        f"{mission.rounds}  {cost}  {mission.opened_at:%F %R}"
+    )
+
+
+def _described(mission: models.Mission) -> str:
+    lines = [_line(mission), f"pipeline-{mission.pipeline_id}, stage {mission.stage.position}"]
+    lines.append(f"may write: {', '.join(mission.contract['write_set']) or 'nothing'}")
+    for result in mission.results.order_by("round"):
+        prose = result.prose.splitlines()[0][:200]
+        lines.append(f"round {result.round}: {result.verdict} ({result.confidence:g}) {prose}")
+    lines += [
+        f"{event.at:%F %T} {event.kind} by {event.actor}" for event in mission.events.order_by("id")
+    ]
+    if mission.reason:
+        lines.append(f"reason: {mission.reason}")
+    return "\n".join(lines)
