@@ -12,9 +12,11 @@ from django.utils import timezone
 from guards import selectors as guards
 from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
+from mail.models import Message
+from pipelines import reasons
 from pipelines.models import Command, Mission, Pipeline, Rule, RuleHit, Stage
 from pipelines.services import verification
-from pipelines.types import Budget
+from pipelines.types import Budget, Explanation
 
 #: How long a mission that keeps a write set may be quiet before it is called stuck.
 IDLE = timedelta(days=1)
@@ -115,6 +117,23 @@ def hits_by_day(rule: Rule, *, days: int = 30) -> list[tuple[date, int]]:
     counted = dict(RuleHit.objects.filter(rule=rule, day__gte=first).values_list("day", "hits"))
     dates = (first + timedelta(days=number) for number in range(days))
     return [(day, counted.get(day, 0)) for day in dates]
+
+
+def why_no_pipeline(message: Message) -> Explanation:
+    """Why a message started no work, from what was decided when it came and was looked at.
+
+    `started` where it did. What it would start now is a dry run's to say.
+    """
+    pipeline = Pipeline.objects.filter(message=message).first()
+    if pipeline is not None and not pipeline.refused_rule:
+        return Explanation(reasons.STARTED, *reasons.reason(reasons.STARTED), started=True)
+    if pipeline is not None:
+        sentence, next_step = reasons.reason(pipeline.refused_rule)
+        told = f"{sentence} ({pipeline.error})" if pipeline.error else sentence
+        return Explanation(pipeline.refused_rule, told, next_step)
+    is_due = message.execution == Message.Execution.DUE
+    rule = reasons.WAITING if is_due else message.rule
+    return Explanation(rule, *reasons.reason(rule))
 
 
 def why_not_runnable(command: Command) -> str:
