@@ -17,6 +17,7 @@ class PipelinesConfig(AppConfig):
         from pipelines import checks, kinds, protections, receivers, registry, tasks, tools
         from pipelines.deferral import ToolCallKind
         from pipelines.runners.cli import CliRunner
+        from pipelines.runners.planner import PlanCommand
         from pipelines.services import tool_calls
         from pipelines.services.rules import RulePlanner
         from teams.registry import register_event_kinds
@@ -38,6 +39,7 @@ class PipelinesConfig(AppConfig):
         )
         registry.register_runner(CliRunner())
         registry.register_planner(RulePlanner())
+        registry.register_built_in(PlanCommand())
         registry.register_waiter(tool_calls.is_answered)
         register_permission(ToolCallKind())
         tools.register()

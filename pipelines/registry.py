@@ -45,10 +45,13 @@ class Runner(Protocol):
 class BuiltIn(Runner, Protocol):
     """A command that the program brings itself: no document, no signature, its own spec."""
 
-    #: The command as planning and the executor see it; its name is reserved (DES-029).
-    spec: CommandSpec
     #: Whether a planner may name it.
     plannable: bool
+
+    @property
+    def spec(self) -> CommandSpec:
+        """The command as planning and the executor see it; its name is reserved (DES-029)."""
+        ...
 
     def adopt(self, pipeline_id: UUID, stage_id: int, output: bytes) -> None:
         """What the output changes beside the pipe; joins the transaction that records its end.

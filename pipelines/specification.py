@@ -21,7 +21,7 @@ from pipelines.types import ArgumentSpec, ArgumentType, Budget, CommandSpec, Ste
 DEFAULT_TIMEOUT = {"cli": 30.0, "claude": 1800.0}
 
 #: Names that belong to the program: no document may take them (DES-029).
-BUILT_IN = frozenset({"reply", "send"})
+BUILT_IN = frozenset({"plan", "reply", "send"})
 
 #: Seconds that the queue's own limit must lie above any stage's.
 QUEUE_MARGIN = 60.0

@@ -126,7 +126,7 @@ def _create(
         pipeline = _write(identifier, message, derived, answer)
         if answer.planner.startswith("rule:"):
             rules.count_hit(name=answer.planner.removeprefix("rule:"))
-        _announce(subject, pipeline)
+        announce(pipeline)
     return pipeline
 
 
@@ -149,17 +149,21 @@ def _write(
         identity=message.account.identity,
         requester=message.sender,
         planner=answer.planner[:80],
-        plan=_plan_as_json(answer),
+        plan=plan_as_json(answer),
         refused_rule=refused.rule if refused else "",
         failing=refused is not None,
         error=refused.detail if refused else "",
-        write_set=_write_set(stages),
+        write_set=write_set_of(stages),
         pipe=_first_pipe(message, derived),
     )
-    rows = [_stage(pipeline, position, planned) for position, planned in enumerate(stages, start=1)]
+    first = 0 if stages and stages[0].spec.name == planning.PLAN else 1
+    rows = [
+        stage_of(pipeline, position, planned)
+        for position, planned in enumerate(stages, start=first)
+    ]
     reply = Stage(
         pipeline=pipeline,
-        position=len(rows) + 1,
+        position=first + len(rows),
         command=REPLY,
         runner="built-in",
         mode="passthrough",
@@ -168,7 +172,8 @@ def _write(
     return pipeline
 
 
-def _stage(pipeline: Pipeline, position: int, planned: PlannedStage) -> Stage:
+def stage_of(pipeline: Pipeline, position: int, planned: PlannedStage) -> Stage:
+    """The row of a planned stage, not saved yet."""
     return Stage(
         pipeline=pipeline,
         position=position,
@@ -180,9 +185,14 @@ def _stage(pipeline: Pipeline, position: int, planned: PlannedStage) -> Stage:
     )
 
 
-def _plan_as_json(answer: AcceptedPlan | PlanRefused) -> list[dict[str, Any]]:
+def plan_as_json(answer: AcceptedPlan | PlanRefused) -> list[dict[str, Any]]:
+    """The calls of a plan as the pipeline keeps them; the question for a plan is none."""
     if isinstance(answer, AcceptedPlan):
-        return [{"command": stage.spec.name, "args": dict(stage.args)} for stage in answer.stages]
+        return [
+            {"command": stage.spec.name, "args": dict(stage.args)}
+            for stage in answer.stages
+            if stage.spec.name != planning.PLAN
+        ]
     return [_call_as_json(call) for call in answer.calls[: planning.MAX_STAGES + 1]]
 
 
@@ -197,7 +207,8 @@ def _call_as_json(call: CommandCall) -> dict[str, Any]:
     return shown
 
 
-def _write_set(stages: tuple[PlannedStage, ...]) -> list[str]:
+def write_set_of(stages: tuple[PlannedStage, ...]) -> list[str]:
+    """What all stages together may change."""
     union: set[str] = set()
     for stage in stages:
         union.update(write_sets.scoped(stage.spec.project, stage.spec.write_set))
@@ -218,18 +229,20 @@ def _first_pipe(message: Message, derived: _Derived) -> Mapping[str, Any]:
     return {"data": facts, "files": []}
 
 
-def _announce(subject: Subject, pipeline: Pipeline) -> None:
+def announce(pipeline: Pipeline) -> None:
+    """Tell the log what was planned, as the pipeline's row says it."""
     refused = pipeline.refused_rule
     commands = [] if refused else [call["command"] for call in pipeline.plan]
+    asked = "a plan is asked for" if not commands else ", ".join(commands)
     events.append_event(
         kind="pipeline.planned",
-        subject=subject,
+        subject=Subject("pipelines.pipeline", str(pipeline.pk)),
         actor="system",
         facts={
             "planner": pipeline.planner,
             "commands": commands,
             "refused": refused,
-            "plan": f"only an answer ({refused})" if refused else ", ".join(commands),
+            "plan": f"only an answer ({refused})" if refused else asked,
             "message": pipeline.message_id,
         },
     )

@@ -1,6 +1,7 @@
 """From an executable text to stages: planners propose, and everything they propose is checked.
 
-The first planner that has an answer wins, the rules before any other. What it planned is
+The first planner that has an answer wins, the rules before any other. Where none has, and PLANNER
+is `claude`, the first stage is the built-in `plan`, whose worker proposes. What anybody planned is
 untrusted: every command exists and is signed now, every argument is declared and of its type,
 `reply` is stripped. A refusal, or no answer, ends in the else path: one fixed text.
 """
@@ -8,6 +9,8 @@ untrusted: every command exists and is signed now, every argument is declared an
 from __future__ import annotations
 
 import re
+
+from django.conf import settings
 
 from guards.exceptions import CountersignError
 from pipelines import arguments, registry, specification
@@ -29,12 +32,32 @@ _NAME = re.compile(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
 #: Work stages that one message may start.
 MAX_STAGES = 16
 
+#: The planner that is a mission, and the built-in command that carries it out.
+CLAUDE = "claude"
+PLAN = "plan"
+
 
 def plan(request: PlanningRequest) -> AcceptedPlan | PlanRefused:
     """The stages for a message, or why there are none."""
     proposal = propose(request)
-    if proposal is None:
-        return PlanRefused(PlanRule.NO_PLAN, "no rule and no planner has an answer")
+    if proposal is not None:
+        return accept(proposal)
+    asked = registry.built_in(PLAN) if settings.PLANNER == CLAUDE else None
+    if asked is not None:
+        return AcceptedPlan(CLAUDE, (PlannedStage(asked.spec, "", {}),))
+    return PlanRefused(PlanRule.NO_PLAN, "no rule and no planner has an answer")
+
+
+def accept_untrusted(proposal: Plan) -> AcceptedPlan | PlanRefused:
+    """As `accept`, for a planner that has read mail: nothing but what the owner has signed.
+
+    The program's own commands, which a rule of the operator may name, are refused.
+    """
+    for call in proposal.calls:
+        if call.command != "reply" and registry.built_in(call.command) is not None:
+            return _refused(
+                proposal, PlanRule.RESERVED_COMMAND, f"{call.command} is for rules to plan"
+            )
     return accept(proposal)
 
 
