@@ -15,6 +15,7 @@ from guards.fronts.mcp import Tool, in_database, register_tool
 from guards.models import ApiToken
 from guards.services import tokens
 from guards.types import Asker, Refusal, Subject
+from pipelines.services import missions, tool_calls
 
 SCOPE = "mission:work"
 HOLDER = "pipelines.mission"
@@ -36,8 +37,6 @@ Document = Annotated[
 
 def mission_show(token: ApiToken, mission_id: MissionId = None) -> dict[str, Any]:
     """The contract of the token's mission, its round, and what was said so far."""
-    from pipelines.services import missions
-
     return missions.show(mission_id=_own(token, mission_id), token=token)
 
 
@@ -45,8 +44,6 @@ def mission_result(
     token: ApiToken, result: Document, mission_id: MissionId = None
 ) -> dict[str, Any]:
     """Hand in the result of this round, once. What the server knows itself is refused here."""
-    from pipelines.services import missions
-
     made = missions.submit_result(
         mission_id=_own(token, mission_id),
         document=result,
@@ -67,8 +64,6 @@ def permission_prompt(
     tool_use_id: Annotated[str, Field(description="the call's id, if it has one")] = "",
 ) -> dict[str, Any]:
     """Whether the worker may make this call now. A new question ends the run until its answer."""
-    from pipelines.services import tool_calls
-
     asker = Asker("token", token.prefix)
     answer = tool_calls.ask(mission_id=_own(token, None), tool=tool_name, given=input, by=asker)
     return answer.document(input)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
+from config.mcp import MOST_BYTES
 from guards.models import ApiToken
 from guards.services import identities, tokens
 from guards.types import SYSTEM, Subject
@@ -277,7 +278,7 @@ def calling(arguments: str) -> bytes:
         (b'{"a":' * 100_000, {400}),
         (calling('{"limit":1' + "0" * 5_000 + "}"), {400}),
         (json.dumps([WHOAMI, WHOAMI]).encode(), {400}),
-        (b" " * (4 * 1024 * 1024 + 1), {413}),
+        (b" " * (MOST_BYTES + 1), {413}),
     ],
     ids=["empty", "bytes", "cut", "bare", "number", "deep", "deeper", "huge", "batch", "large"],
 )
