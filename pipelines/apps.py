@@ -16,9 +16,11 @@ class PipelinesConfig(AppConfig):
         from guards.registry import refuse_update, register_scopes
         from pipelines import checks, kinds, protections, receivers, registry, tasks, tools
         from pipelines.deferral import ToolCallKind
+        from pipelines.runners.claude.runner import ClaudeRunner
         from pipelines.runners.cli import CliRunner
         from pipelines.runners.planner import PlanCommand
-        from pipelines.services import tool_calls
+        from pipelines.runners.send import SendCommand
+        from pipelines.services import sending, tool_calls
         from pipelines.services.rules import RulePlanner
         from teams.registry import register_event_kinds
 
@@ -38,9 +40,12 @@ class PipelinesConfig(AppConfig):
             "the highest serial seen of a command never goes back",
         )
         registry.register_runner(CliRunner())
+        registry.register_runner(ClaudeRunner())
         registry.register_planner(RulePlanner())
         registry.register_built_in(PlanCommand())
+        registry.register_built_in(SendCommand())
         registry.register_waiter(tool_calls.is_answered)
+        registry.register_waiter(sending.is_settled)
         register_permission(ToolCallKind())
         tools.register()
         del checks, receivers, tasks  # imported to be registered

@@ -211,10 +211,13 @@ def test_a_passthrough_output_is_validated_too(desk, owner, server):
     assert run(desk, {"command": "greet"}).status == "failed"
 
 
-def test_a_claude_command_is_shown_and_fails_honestly_without_a_runner(desk, owner, server):
+def test_a_claude_command_is_shown_and_fails_honestly_without_its_program(
+    desk, owner, server, settings
+):
+    settings.CLAUDE_BINARY = "/nowhere/claude"
     document = {
         "schema": "command/1", "name": "think", "serial": 1, "prompt": "Think.",
-        "budget": {"rounds": 1}, "mcp_servers": ["mail"], "tools": ["Read"],
+        "budget": {"rounds": 1}, "tools": ["Read"],
     }  # fmt: skip
     from pipelines.services import commands
 
@@ -224,7 +227,7 @@ def test_a_claude_command_is_shown_and_fails_honestly_without_a_runner(desk, own
     pipeline = run(desk, {"command": "think"})
 
     assert pipeline.status == "failed"
-    assert "no runner for claude is installed" in pipeline.error
+    assert "CLAUDE_BINARY names no program" in pipeline.error
     assert pipeline.stages.get(command="think").started_at is None
 
 

@@ -1,0 +1,113 @@
+"""Where a worker may connect to: exact hosts and ports, and where those are inside its walls.
+
+A sandboxed worker has a network of its own with nothing in it but loopback. Each host that is
+allowed gets an address there and a line in its `/etc/hosts`, so that names, ports and TLS are what
+they are outside, and a host that is not allowed has no address at all.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from guards.exceptions import InvalidInput
+
+#: Where the Messages API is when CLAUDE_BASE_URL is empty.
+MESSAGES_API = "https://api.anthropic.com"
+
+_LOOPBACK = "127.0.0.1"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LABEL = r"[a-z0-9_]([a-z0-9_-]*[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A host and a port of the world outside."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A place, and the loopback address that stands for its host inside."""
+
+    place: Place
+    address: str
+
+
+def of_url(url: str, *, field: str) -> Place:
+    """The place that a URL names; InvalidInput when it is none that a worker could reach."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError:
+        port = 0
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or not port:
+        raise InvalidInput(f"{url!r} is no http or https address", field=field)
+    return Place(_checked(parts.hostname, field), port)
+
+
+def declared(entry: str) -> Place:
+    """The place of one entry of CLAUDE_ALLOWED_HOSTS: `HOST` (port 443) or `HOST:PORT`."""
+    host, colon, port = entry.strip().lower().partition(":")
+    if colon and not (port.isdecimal() and 0 < int(port) < 65_536):
+        raise InvalidInput(f"{entry!r} is neither HOST nor HOST:PORT", field="CLAUDE_ALLOWED_HOSTS")
+    return Place(_checked(host, "CLAUDE_ALLOWED_HOSTS"), int(port or 443))
+
+
+def allowed(server_urls: Iterable[str]) -> tuple[Destination, ...]:
+    """All a worker may reach: the Messages API, its MCP servers, and what the settings declare."""
+    places = [
+        of_url(settings.CLAUDE_BASE_URL or MESSAGES_API, field="CLAUDE_BASE_URL"),
+        *(of_url(url, field="mcp_servers") for url in server_urls),
+        *(declared(entry) for entry in settings.CLAUDE_ALLOWED_HOSTS),
+    ]
+    return _placed(dict.fromkeys(places))
+
+
+def hosts_file(destinations: Iterable[Destination]) -> str:
+    """`/etc/hosts` of a worker: the names it may use, and no others."""
+    lines = {f"{_LOOPBACK} localhost": None}
+    for destination in destinations:
+        if not is_address(destination.place.host):
+            lines[f"{destination.address} {destination.place.host}"] = None
+    return "".join(f"{line}\n" for line in lines)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address rather than a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _placed(places: Iterable[Place]) -> tuple[Destination, ...]:
+    addresses: dict[str, str] = {"localhost": _LOOPBACK}
+    found = []
+    for place in places:
+        if place.host not in addresses:
+            number = len(addresses)
+            own = f"127.1.{number // 250}.{number % 250 + 1}"
+            addresses[place.host] = place.host if is_address(place.host) else own
+        found.append(Destination(place, addresses[place.host]))
+    return tuple(found)
+
+
+def _checked(host: str, field: str) -> str:
+    """A name, or an address of this host; other addresses cannot exist inside."""
+    if is_address(host):
+        if host.startswith("127."):
+            return host
+        raise InvalidInput(f"{host} is an address: declare the host by its name", field=field)
+    if _NAME.fullmatch(host) is None:
+        raise InvalidInput(f"{host!r} is no host name", field=field)
+    return host

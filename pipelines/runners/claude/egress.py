@@ -1,0 +1,128 @@
+"""The broker: the only way out of a sandbox, and each door of it leads to one place.
+
+The sandbox has no network. Before the worker starts, `inside` opens listening sockets there and
+passes them out over a socket pair; whoever connects to one of them is connected by this broker,
+outside, to exactly the host and port that this door stands for. There is no protocol that a worker
+could talk to the broker, and no name that it could ask for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from pipelines.runners.claude.destinations import Destination, Place
+
+log = structlog.get_logger(__name__)
+
+#: Connections of one worker at a time; more wait at the door.
+MAX_CONNECTIONS = 64
+
+#: Seconds until a place that does not answer counts as not reachable.
+CONNECT_SECONDS = 10.0
+
+_CHUNK = 64 * 1024
+
+
+class Egress:
+    """The broker of one run: `with Egress(destinations) as egress`, then pass `egress.channel`.
+
+    One thread with its own event loop; it ends with the block, and every connection with it.
+    """
+
+    def __init__(self, destinations: Sequence[Destination]) -> None:
+        self._places = [destination.place for destination in destinations]
+        self._ours, self._theirs = socket.socketpair()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="egress", daemon=True)
+        self._connections = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def channel(self) -> int:
+        """The descriptor that the first program inside needs."""
+        return self._theirs.fileno()
+
+    def __enter__(self) -> Egress:
+        self._ours.setblocking(False)
+        self._loop.add_reader(self._ours, self._take_doors)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._ours.close()
+        self._theirs.close()
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_forever()
+            ending = list(self._tasks)
+            for task in ending:
+                task.cancel()
+            if ending:
+                self._loop.run_until_complete(asyncio.wait(ending))
+        finally:
+            self._loop.close()
+
+    def _take_doors(self) -> None:
+        """Take the listening sockets, once: whatever comes later finds nobody here."""
+        self._loop.remove_reader(self._ours)
+        try:
+            _, descriptors, _, _ = socket.recv_fds(self._ours, 64, len(self._places))
+        except OSError as error:
+            log.warning("a sandbox handed over no doors", detail=error.strerror)
+            return
+        doors = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        if len(doors) != len(self._places):
+            log.warning("a sandbox handed over the wrong doors", doors=len(doors))
+            for door in doors:
+                door.close()
+            return
+        for door, place in zip(doors, self._places, strict=True):
+            self._begin(self._attend(door, place))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attend(self, door: socket.socket, place: Place) -> None:
+        door.setblocking(False)
+        with door:
+            while True:
+                visitor, _ = await self._loop.sock_accept(door)
+                await self._connections.acquire()
+                self._begin(self._join(visitor, place))
+
+    async def _join(self, visitor: socket.socket, place: Place) -> None:
+        """Join one connection to its place; whatever goes wrong ends that connection alone."""
+        reader, writer = await asyncio.open_connection(sock=visitor)
+        try:
+            opening = asyncio.open_connection(place.host, place.port)
+            far_reader, far_writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
+            try:
+                await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+            finally:
+                far_writer.transport.abort()
+        except (OSError, TimeoutError) as error:
+            log.info("a worker's connection failed", host=place.host, detail=str(error))
+        finally:
+            writer.transport.abort()
+            self._connections.release()
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Pass on what comes, no faster than it is taken, then its end."""
+    with suppress(OSError):
+        while chunk := await source.read(_CHUNK):
+            sink.write(chunk)
+            await sink.drain()
+        sink.write_eof()

@@ -1,0 +1,185 @@
+"""A mission's worker from its first round to its last: dispatch, run, cost, result, gate.
+
+It needs both: a result line of the program, and a result handed in for the round. One without the
+other is incomplete. Whatever happens, the run's token dies with it, and its cost is on record as
+far as anybody knows it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from guards.exceptions import CountersignError
+from guards.types import SYSTEM
+from pipelines import snapshots
+from pipelines.exceptions import GateRefused
+from pipelines.models import Mission, MissionResult
+from pipelines.runners import base
+from pipelines.runners.claude import command_line, lodging, outcome, running, workplace
+from pipelines.runners.claude.lodging import Lodging
+from pipelines.runners.claude.outcome import Outcome
+from pipelines.runners.claude.running import Ended, Entrance
+from pipelines.services import missions, tool_calls
+from pipelines.types import Job, MissionRule, RunResult
+
+_GOES_ON = "Go on where you stopped. Read your contract again: it has the answers to your calls."
+_AGAIN = "The last round did not pass. Read your contract again: it has what was said about it."
+
+
+@dataclass
+class Work:
+    """One stage's mission being worked on: the rows as they are, and what it has cost so far."""
+
+    job: Job
+    mission: Mission
+    place: Lodging
+    changed: set[str]
+    usd: float = 0.0
+    turns: int = 0
+    ends_at: float = field(default=0.0)
+
+    def carry_out(self) -> RunResult:
+        """Rounds until one passes, none may follow, or a person is asked."""
+        self.ends_at = time.monotonic() + self.job.spec.timeout
+        while True:
+            result = self._round()
+            if result is not None:
+                return result
+
+    def _round(self) -> RunResult | None:
+        """One run; None when another round follows."""
+        began = timezone.now()
+        directory = workplace.directory_of(self.job)
+        before = snapshots.snapshot(directory)
+        ended = self._run()
+        came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
+        self._count(came)
+        self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
+        if came.asks and tool_calls.is_waiting(mission=self.mission, since=began):
+            self.place.keep_changed(self.changed)
+            return RunResult(ok=False, waiting=True, usage=self._usage)
+        handed_in = self.mission.results.filter(round=self.mission.round).first()
+        if not came.ok:
+            half = handed_in is not None and ended.stream.result is None
+            return self._failed(ended, came, came.error, incomplete=half)
+        if handed_in is None:
+            said = "the worker ended without handing in a result"
+            return self._failed(ended, came, said, incomplete=True)
+        return self._judged(ended, came, handed_in)
+
+    def _run(self) -> Ended:
+        """Dispatch, start, wait; the token ends with it."""
+        resumes = bool(self.mission.session_id)
+        session = self.mission.session_id or str(uuid.uuid4())
+        with self._token(session) as token:
+            entrance = Entrance(
+                token=token,
+                session=session,
+                prompt=self._prompt(resumes),
+                usd=float(self.mission.max_usd - self.mission.usd),
+                seconds=max(1.0, self.ends_at - time.monotonic()),
+                resumes=resumes,
+            )
+            return running.run(self.job, self.place, entrance)
+
+    @contextmanager
+    def _token(self, session: str) -> Iterator[str]:
+        self.mission, secret = missions.dispatch(mission=self.mission, session_id=session)
+        try:
+            yield secret
+        except CountersignError:
+            missions.record_cost(mission=self.mission, usd=0.0, turns=0)  # nothing was started
+            raise
+        finally:
+            missions.end_run(mission=self.mission)
+
+    def _prompt(self, resumes: bool) -> str:
+        said = ""
+        if resumes:
+            asked = self.mission.tool_calls.filter(round=self.mission.round).exists()
+            said = _GOES_ON if asked else _AGAIN
+        return command_line.prompt(self.mission.pk, self.mission.round, said)
+
+    def _count(self, came: Outcome) -> None:
+        """The program counts a session's cost over all its runs: ours is the difference."""
+        if came.usd is None:
+            return
+        more = max(Decimal(0), Decimal(str(came.usd)) - self.mission.usd)
+        self.mission = missions.record_cost(mission=self.mission, usd=float(more), turns=came.turns)
+        self.usd += float(more)
+        self.turns += came.turns
+
+    def _judged(self, ended: Ended, came: Outcome, handed_in: MissionResult) -> RunResult | None:
+        output = _output(self.job, handed_in)
+        if ended.around.betrayed_by(output):
+            return self._failed(ended, came, "the result holds a secret that the worker was given")
+        try:
+            self.mission = missions.close(mission=self.mission, changed=self.changed, by=SYSTEM)
+        except GateRefused as refused:
+            again = refused.rule == MissionRule.VERDICT.value
+            if again and self._has_time() and missions.next_round(mission=self.mission):
+                self.mission.refresh_from_db()
+                return None
+            return self._failed(ended, came, f"{refused.rule}: {refused.detail}")
+        if self.mission.status != Mission.Status.CLOSED:
+            return self._failed(ended, came, self.mission.reason)
+        return RunResult(
+            ok=True,
+            output=output,
+            exit_code=ended.process.exit_code if not ended.process.cut_short else None,
+            stderr=self._stderr(ended),
+            usage=self._usage,
+        )
+
+    def _has_time(self) -> bool:
+        return self.ends_at - time.monotonic() > 1.0
+
+    def _failed(
+        self, ended: Ended, came: Outcome, error: str, *, incomplete: bool = False
+    ) -> RunResult:
+        said = ended.around.hide_in(error)
+        missions.fail(mission=self.mission, reason=said)
+        return RunResult(
+            ok=False,
+            output=ended.around.hide_in(came.raw.decode("utf-8", "replace")).encode(),
+            exit_code=ended.process.exit_code,
+            error=said,
+            stderr=self._stderr(ended),
+            usage=self._usage,
+            incomplete=incomplete,
+            retriable=came.retriable,
+        )
+
+    def _stderr(self, ended: Ended) -> str:
+        text = ended.process.stderr.decode("utf-8", "replace").replace("\0", "\ufffd")
+        return ended.around.hide_in(text)[-base.STDERR_SHOWN :]
+
+    @property
+    def _usage(self) -> dict[str, float]:
+        return {"turns": self.turns, "usd": round(self.usd, 6)}
+
+
+def begin(job: Job) -> Work:
+    """The open mission of this stage and attempt, as its runner goes on with it."""
+    mission = Mission.objects.get(stage_id=job.stage, attempt=job.attempt)
+    place = lodging.of(mission.pk)
+    return Work(job, mission, place, place.changed_before())
+
+
+def _output(job: Job, handed_in: MissionResult) -> bytes:
+    """What goes into the pipe, in the form that any stage writes it."""
+    value: Any = handed_in.output
+    if job.spec.files:
+        value = {"data": value, "files": [{"path": path} for path in handed_in.files]}
+    elif job.spec.output_schema == "text":
+        return str(value if value is not None else "").encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

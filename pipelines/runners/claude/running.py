@@ -1,0 +1,125 @@
+"""One run of the program, from its files to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from guards import process
+from guards.process import ProcessResult
+from pipelines.runners.claude import (
+    command_line,
+    destinations,
+    preflight,
+    sandbox,
+    servers,
+    surroundings,
+    tools,
+    workplace,
+)
+from pipelines.runners.claude.command_line import Words
+from pipelines.runners.claude.destinations import Destination
+from pipelines.runners.claude.lodging import Lodging
+from pipelines.runners.claude.stream import Stream
+from pipelines.runners.claude.surroundings import Surroundings
+from pipelines.types import Job
+
+#: More than any session prints: tool results and all, in bytes.
+MAX_STREAM = 256 * 1024 * 1024
+
+#: A worker may hold as much memory as its sandbox's programs want to reserve; it is not touched.
+_LIMITS = process.Limits(open_files=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How one run begins: `token` is its one-mission token, `usd` what it may still cost.
+
+    `seconds` is what it has.
+    """
+
+    token: str
+    session: str
+    prompt: str
+    usd: float
+    seconds: float
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the program ended, what it printed, and what it was given."""
+
+    process: ProcessResult
+    stream: Stream
+    around: Surroundings
+
+
+def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
+    """Start the program, confined where it must be, and wait for its end.
+
+    A CountersignError means that it was not started.
+    """
+    program = preflight.find_program()
+    configuration = servers.configuration(job.spec)
+    doors = destinations.allowed(servers.urls(configuration))
+    _furnish(job, lodging, configuration, doors)
+    around = surroundings.build(job, lodging, entrance.token)
+    stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
+    words = command_line.build(job.spec, _words(program, lodging, entrance))
+    if preflight.is_confined(job.spec):
+        walls = workplace.walls(job, lodging, doors, program)
+        with sandbox.start(walls, words) as begun:
+            ended = _start(begun.argv, around, stream, entrance, None, begun.descriptors)
+    else:
+        ended = _start(words, around, stream, entrance, workplace.directory_of(job), ())
+    stream.finish()
+    return Ended(ended, stream, around)
+
+
+def _furnish(
+    job: Job,
+    lodging: Lodging,
+    configuration: Mapping[str, Any],
+    doors: tuple[Destination, ...],
+) -> None:
+    lodging.furnish(
+        servers=configuration,
+        prompt=command_line.system_prompt(job.spec),
+        hosts=destinations.hosts_file(doors),
+    )
+
+
+def _words(program: Path, lodging: Lodging, entrance: Entrance) -> Words:
+    return Words(
+        program=program,
+        servers_file=lodging.servers_file,
+        prompt_file=lodging.prompt_file,
+        session=entrance.session,
+        prompt=entrance.prompt,
+        usd=entrance.usd,
+        resumes=entrance.resumes,
+    )
+
+
+def _start(
+    argv: list[str],
+    around: Surroundings,
+    stream: Stream,
+    entrance: Entrance,
+    directory: Path | None,
+    descriptors: list[int] | tuple[int, ...],
+) -> ProcessResult:
+    return process.run(
+        argv,
+        timeout=entrance.seconds,
+        env=around.variables,
+        cwd=directory,
+        max_output=MAX_STREAM,
+        limits=_LIMITS,
+        vouched=True,
+        follow=stream.follow,
+        pass_fds=descriptors,
+    )

@@ -1,0 +1,68 @@
+"""The worker's environment: declared variables, its key and token, and what keeps it quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from guards import secrets
+from pipelines.runners import base
+from pipelines.runners.claude.lodging import Lodging
+from pipelines.runners.claude.servers import TOKEN
+from pipelines.types import Job
+
+#: No telemetry, no updates, and answers of our tools as they are (sister-28).
+_QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "MAX_MCP_OUTPUT_TOKENS": "2000000",
+}
+_KEY = "ANTHROPIC_API_KEY"
+
+#: Shorter values are not looked for: they would be found everywhere.
+_SHORTEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All variables of one run, and which of their values nobody else may read."""
+
+    variables: dict[str, str]
+    confidential: tuple[str, ...]
+
+    def betrayed_by(self, output: bytes) -> bool:
+        """Whether a text holds one of the secrets that the worker was given."""
+        return any(value.encode() in output for value in self.confidential)
+
+    def hide_in(self, text: str) -> str:
+        """A text for the operator, without them."""
+        for value in self.confidential:
+            text = text.replace(value, "[secret]")
+        return text
+
+
+def build(job: Job, lodging: Lodging, token: str) -> Surroundings:
+    """Resolve what the worker gets; SecretUnavailable where a reference does not."""
+    declared = base.environment(job)
+    key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
+    base_url = {"ANTHROPIC_BASE_URL": settings.CLAUDE_BASE_URL} if settings.CLAUDE_BASE_URL else {}
+    variables = {
+        **declared,
+        **_QUIET,
+        **base_url,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(lodging.home),
+        "SHELL": "/bin/bash",
+        _KEY: key,
+        TOKEN: token,
+    }
+    values = (key, token, *(declared[name] for name in job.spec.environment))
+    return Surroundings(variables, tuple(_long_enough(values)))
+
+
+def _long_enough(values: Iterable[str]) -> Iterable[str]:
+    return (value for value in dict.fromkeys(values) if len(value) >= _SHORTEST)

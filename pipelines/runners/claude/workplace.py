@@ -1,0 +1,100 @@
+"""What of the file system a worker sees: its workplace and its pipeline's directory, nothing else.
+
+Read-only, but for the places that its write set names and, where the command returns files, its
+pipeline's directory. A place that would show our own data, secrets, program or account is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from pipelines.exceptions import SandboxMissing
+from pipelines.runners.claude.destinations import Destination
+from pipelines.runners.claude.lodging import Lodging
+from pipelines.runners.claude.sandbox import Walls
+from pipelines.types import CommandSpec, Job
+from teams import selectors as teams
+
+#: Directories of a system, none of which is a project.
+_SYSTEM = frozenset(
+    {
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc"),
+        *("/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var"),  # noqa: S108
+    }
+)
+
+
+def directory_of(job: Job) -> Path:
+    """Where the worker works, links followed."""
+    place = job.workplace or job.directory
+    if place is None:
+        raise SandboxMissing("a worker needs a place to work in, and its stage has none")
+    return place.resolve()
+
+
+def walls(job: Job, lodging: Lodging, doors: tuple[Destination, ...], program: Path) -> Walls:
+    """The walls for one run of a stage's worker; SandboxMissing for what may not be shown."""
+    work = directory_of(job)
+    own = (job.directory or work).resolve()
+    if work != own:
+        _refuse_exposing(work)
+    return Walls(
+        directory=work,
+        writable=(lodging.home, *_writable(job.spec, work, own)),
+        readable=tuple({work, own, lodging.servers_file, lodging.prompt_file}),
+        hidden=tuple(_other_projects(job.spec, work)) if work != own else (),
+        etc=lodging.etc,
+        doors=doors,
+        programs=(program,),
+    )
+
+
+def _writable(spec: CommandSpec, work: Path, own: Path) -> Iterator[Path]:
+    """Directories: a file alone could not be replaced, so the one around it is open.
+
+    What changes there beside the write set is seen afterwards, and fails the mission.
+    """
+    if spec.files:
+        yield own
+    for entry in spec.write_set:
+        place = work / entry
+        while not place.is_dir() and place != work:
+            place = place.parent
+        real = place.resolve()
+        if not real.is_relative_to(work):
+            raise SandboxMissing(f"the write set's {entry!r} leads out of {work}")
+        yield real
+
+
+def _refuse_exposing(work: Path) -> None:
+    if str(work) in _SYSTEM:
+        raise SandboxMissing(f"{work} is no project's directory")
+    for name, place in _our_places():
+        if place.is_relative_to(work) or work.is_relative_to(place):
+            raise SandboxMissing(
+                f"the project's root {work} and {name} ({place}) lie inside one another: a worker "
+                "there could read what is not its own. Move one of them"
+            )
+
+
+def _our_places() -> Iterator[tuple[str, Path]]:
+    yield "DATA_DIR", Path(settings.DATA_DIR).resolve()
+    yield "SECRETS_DIR", Path(settings.SECRETS_DIR).resolve()
+    yield "PIPELINES_DIR", Path(settings.PIPELINES_DIR).resolve()
+    yield "MISSIONS_DIR", Path(settings.MISSIONS_DIR).resolve()
+    yield "the program", Path(settings.BASE_DIR).resolve()
+    home = Path.home().resolve()
+    for name in (".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".claude"):
+        yield f"~/{name}", home / name
+
+
+def _other_projects(spec: CommandSpec, work: Path) -> Iterator[Path]:
+    """Roots of other projects below this one: they are there, and look empty."""
+    for project in teams.projects():
+        if project.slug != spec.project and project.root:
+            root = Path(project.root).resolve()
+            if root != work and root.is_relative_to(work) and root.is_dir():
+                yield root
