@@ -64,7 +64,7 @@ def append_collected(unit: Unit) -> LogHead | None:
     events = _chained(old, drafts)
     Event.objects.bulk_create(events)
     head = LogHead(events[-1].seq, events[-1].hash)
-    LogPosition.objects.filter(pk=1).update(seq=head.seq, hash=head.hash)
+    _move_head(head)
     _wake_tailers(head)
     transaction.on_commit(lambda: _announce(old.seq + 1, head.seq), robust=True)
     return head
@@ -94,12 +94,33 @@ def _refuse_unrecordable(draft: EventDraft) -> None:
         )
 
 
+# Every transaction of the house ends here, so these two are plain SQL: built by the ORM they take
+# as long as all else that an append does.
+
+
 def _lock_head() -> LogHead:
-    position = LogPosition.objects.select_for_update().filter(pk=1).first()
-    if position is None:
+    found = _locked()
+    if found is None:
         LogPosition.objects.bulk_create([LogPosition(pk=1)], ignore_conflicts=True)
-        position = LogPosition.objects.select_for_update().get(pk=1)
-    return LogHead(position.seq, position.hash)
+        found = _locked()
+    assert found is not None  # noqa: S101 - the row was just made, and nobody deletes it
+    return LogHead(*found)
+
+
+def _locked() -> tuple[int, str] | None:
+    statement = "SELECT seq, hash FROM teams_logposition WHERE id = 1"
+    if connection.features.has_select_for_update:
+        statement += " FOR UPDATE"
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        found: tuple[int, str] | None = cursor.fetchone()
+    return found
+
+
+def _move_head(head: LogHead) -> None:
+    statement = "UPDATE teams_logposition SET seq = %s, hash = %s WHERE id = 1"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [head.seq, head.hash])
 
 
 def _chained(old: LogHead, drafts: Sequence[EventDraft]) -> list[Event]:
