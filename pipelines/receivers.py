@@ -13,7 +13,7 @@ from guards import queue
 from mail.models import Message, Outbound
 from mail.signals import message_admitted, outbound_changed
 from pipelines import deferral
-from pipelines.services import missions, replies, tool_calls
+from pipelines.services import acknowledging, missions, replies, sending, tool_calls
 from pipelines.signals import mission_ended, stage_given_up
 
 
@@ -27,12 +27,20 @@ def take_in(sender: Any, message: Message, **kwargs: Any) -> None:
 def settle_reply(sender: Any, outbound: Outbound, **kwargs: Any) -> None:
     """An outgoing message moved: its pipeline moves with it, in the same transaction."""
     replies.settle(message=outbound)
+    acknowledging.settle(message=outbound)
+    sending.follow(message=outbound)
 
 
 @receiver(stage_given_up, dispatch_uid="pipelines.end_mission")
 def end_mission(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
     """A stage was cancelled or interrupted: its open mission ends, in the same transaction."""
     missions.end_for_stage(stage_id=stage_id, status="given up", reason=reason)
+
+
+@receiver(stage_given_up, dispatch_uid="pipelines.take_mail_back")
+def take_mail_back(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
+    """A stage was cancelled or interrupted: mail of it that waits never leaves."""
+    sending.take_back(stage_id=stage_id, reason=reason)
 
 
 @receiver(mission_ended, dispatch_uid="pipelines.withdraw_questions")
