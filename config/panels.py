@@ -26,12 +26,8 @@ def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
     may_execute = message.rule == Rule.EXECUTE_PERMITTED
     if pipeline is None and not may_execute:
         return None
-    rule = PlanningRule.objects.values_list("pk", flat=True).first()
-    trial = (
-        f"{reverse('admin:pipelines_rule_change', args=[rule])}?message={message.pk}"
-        if rule
-        else ""
-    )
+    may_try = may_view(request, PlanningRule)
+    trial = reverse("admin:pipelines_rule_dry_run", args=[message.pk]) if may_try else ""
     return Panel("pipelines/message_panel.html", {"pipeline": pipeline, "trial_url": trial})
 
 

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_safe
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from guards.fronts.console import Act, ConsoleAdmin, operator
-from pipelines.admin.trials import recent_executables, trial_of
+from pipelines import selectors
+from pipelines.admin.trials import dry_run_page, recent_executables, trial_of
 from pipelines.exceptions import RuleInvalid
 from pipelines.models import Rule
 from pipelines.services import rules as rule_services
@@ -131,6 +134,15 @@ class RuleAdmin(ConsoleAdmin):
         """Take it away."""
         return {"remove": self.remove}
 
+    def pages(self) -> list[URLPattern]:
+        """The dry run of one message."""
+
+        def page(request: HttpRequest, message_id: int) -> HttpResponse:
+            return dry_run_page(self, request, message_id)
+
+        view = self.admin_site.admin_view(require_safe(page))
+        return [path("dry-run/<int:message_id>/", view, name=self._short("dry-run"))]
+
     def remove(self, request: HttpRequest, object_id: str) -> str:
         """The rule plans nothing any more."""
         rule = Rule.objects.get(pk=object_id)
@@ -140,6 +152,16 @@ class RuleAdmin(ConsoleAdmin):
     def act_target(self, request: HttpRequest, object_id: str, act: str) -> str:
         """Back to the list."""
         return reverse("admin:pipelines_rule_changelist")
+
+    def _hits(self, request: HttpRequest, object_id: str | None) -> list[dict[str, Any]]:
+        """The rule's hits of the last days, for a plot of plain bars."""
+        rule = self.get_object(request, unquote(object_id)) if object_id else None
+        counted = selectors.hits_by_day(rule) if rule is not None else []
+        most = max((hits for _, hits in counted), default=0)
+        return [
+            {"day": day, "hits": hits, "height": round(100 * hits / most) if most else 0}
+            for day, hits in counted
+        ]
 
     def changeform_view(
         self,
@@ -152,6 +174,7 @@ class RuleAdmin(ConsoleAdmin):
         context = {
             "may_act": self.may_act(request),
             "trial": trial_of(request),
+            "hits": self._hits(request, object_id),
             "recent_messages": recent_executables(request),
             **(extra_context or {}),
         }
