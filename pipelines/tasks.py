@@ -7,7 +7,14 @@ from uuid import UUID
 from guards import queue
 from guards.queue import task
 from mail import selectors as mail
-from pipelines.services import clearing, execution, intake, recovery, tool_calls
+from pipelines.services import (
+    acknowledging,
+    clearing,
+    execution,
+    intake,
+    recovery,
+    tool_calls,
+)
 
 
 @task
@@ -34,6 +41,7 @@ def sweep() -> None:
     tool_calls.expire_due()
     tool_calls.take_back()
     execution.take_answers()
+    acknowledging.sweep()
     due = mail.due_messages().order_by("?")
     for message_id in due.values_list("pk", flat=True)[:100]:
         queue.enqueue("pipelines.tasks.take_in", message_id)

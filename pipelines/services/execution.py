@@ -23,7 +23,16 @@ from pipelines import arguments, pipes, registry
 from pipelines.exceptions import ClaimLost, CommandNotRunnable, RunnerMissing, StageMustWait
 from pipelines.models import Pipeline, Stage
 from pipelines.registry import BuiltIn, Runner
-from pipelines.services import claims, files, replies, stages, transitions, verification
+from pipelines.services import (
+    acknowledging,
+    claims,
+    files,
+    missions,
+    replies,
+    stages,
+    transitions,
+    verification,
+)
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.signals import stage_returned, stage_starting
@@ -157,14 +166,29 @@ def take_answers() -> int:
 
 def _started(claim: Claim) -> _Run:
     pipeline = Pipeline.objects.get(pk=claim.pipeline_id)
-    return _Run(claim, pipeline, stages.pending(pipeline.pk), dict(pipeline.pipe))
+    due = stages.pending(pipeline.pk)
+    wanted = bool(due) or pipeline.failing or _wants_answer(pipeline)
+    return _Run(claim, pipeline, due, dict(pipeline.pipe), answers=wanted)
+
+
+def _wants_answer(pipeline: Pipeline) -> bool:
+    """All work was done by an earlier run: what its last command says of the answer counts."""
+    done = Stage.objects.filter(pipeline_id=pipeline.pk).exclude(command=REPLY)
+    last = done.order_by("-position").first()
+    if last is None or last.runner == BUILT_IN:
+        return True
+    try:
+        return _runnable(last).reply
+    except CountersignError:
+        return True
 
 
 def _work_through(run: _Run) -> None:
-    while run.due and not run.pipeline.failing:
-        if not _carry_out(run, run.due.pop(0)) or run.is_over:
-            return
-    run.record()
+    with acknowledging.meanwhile(run.pipeline):
+        while run.due and not run.pipeline.failing:
+            if not _carry_out(run, run.due.pop(0)) or run.is_over:
+                return
+        run.record()
     replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
 
 
@@ -292,15 +316,19 @@ def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> 
 
     run.next_spec = _spec_after(run)
 
+    prepared = registry.needs_preparation(work.runner)
+
     def adopt() -> None:
         if work.built_in is not None:
             work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
+        if prepared:
+            missions.end_for_stage(stage_id=stage.pk, status="succeeded", reason="")
 
     is_over = _is_over_with(run, work)
     is_kept = run.is_kept and pipe is run.pipe
     keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
     success = stages.Success(stage, result, pipe if keeps else None)
-    if run.next_spec is not None and work.built_in is None:
+    if run.next_spec is not None and work.built_in is None and not prepared:
         run.unrecorded = success
     else:
         with unit_of_work():

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from guards.services.units import unit_of_work
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, transitions
+from pipelines.services import claims, missions, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.types import RunResult
@@ -192,6 +192,8 @@ def fail(
             facts={"reason": error[:300]},
         )
         _must(moved, stage)
+        if stage.runner != "cli":
+            missions.end_for_stage(stage_id=stage.pk, status="failed", reason=error)
         cancel_pending(stage.pipeline_id, reason="an earlier stage failed")
 
 
