@@ -1,16 +1,30 @@
-"""A mission from admission to its end: what its worker may do, and what the gate lets through."""
+"""A mission from admission to its end: what its worker may do, and who may do what with it."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from guards.exceptions import NotAuthenticated
+from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, NotFound, Refused
+from guards.models import ApiToken, Identity
 from guards.services import tokens
-from guards.types import SYSTEM, Asker
-from pipelines.models import Mission, MissionEvent
+from guards.types import SYSTEM, Asker, Refusal
+from pipelines.exceptions import (
+    ClaimLost,
+    ContractInvalid,
+    GateRefused,
+    MissionRefused,
+    StageMustWait,
+)
+from pipelines.models import Mission, MissionEvent, MissionResult, Reflection, Stage
 from pipelines.services import missions
+from pipelines.signals import mission_ended, stage_given_up
+from pipelines.types import MissionRule
 from teams.models import Event
-from tests.pipelines.factories import MissionDesk
+from tests.pipelines.factories import OPERATOR, MissionDesk, PipelineFactory, claude
+from tests.pipelines.test_mission_documents import REFLECTION
 
 pytestmark = pytest.mark.django_db
 
@@ -20,23 +34,397 @@ def desk() -> MissionDesk:
     return MissionDesk()
 
 
-def test_a_mission_goes_from_contract_to_close(desk: MissionDesk) -> None:
-    mission = desk.admit()
-    mission, secret = missions.dispatch(mission=mission, session_id="s-1")
+def refused_by(rule: MissionRule, act: Any, **fields: Any) -> None:
+    with pytest.raises(MissionRefused) as refused:
+        act(**fields)
+    assert refused.value.rule == rule
+
+
+# --- Its course -----------------------------------------------------------------------------------
+
+
+def test_a_mission_goes_from_contract_to_close_and_leaves_a_record_of_each_step(
+    desk: MissionDesk,
+) -> None:
+    mission, secret = missions.dispatch(mission=desk.admit(), session_id="s-1")
     token = tokens.authenticate(secret)
     shown = missions.show(mission_id=mission.pk, token=token)
-    assert shown["contract"]["inputs"]["args"] == {"target": "site"}
-    assert shown["round"] == 1
+    assert shown["contract"]["inputs"] == {
+        "args": {"target": "site"},
+        "pipeline_output": desk.pipeline.pipe,
+    }
+    assert (shown["round"], shown["rounds"], shown["remaining_usd"]) == (1, 2, 1.5)
     missions.submit_result(
         mission_id=mission.pk, document=desk.result(), by=Asker("token", token.prefix)
     )
     missions.record_cost(mission=mission, usd=0.25, turns=3)
     closed = missions.close(mission=mission, changed=["site/index.html"], by=SYSTEM)
-    assert closed.status == Mission.Status.CLOSED
-    assert closed.turns == 3
+    assert (closed.status, closed.turns, closed.session_id) == ("closed", 3, "s-1")
+    assert f"{closed.usd:.2f}" == "0.25"
     kinds = list(MissionEvent.objects.values_list("kind", flat=True))
     assert kinds == ["opened", "dispatched", "result", "cost", "closed"]
     logged = Event.objects.filter(subject_id=str(mission.pk)).order_by("seq")
     assert [event.kind for event in logged] == [f"mission.{kind}" for kind in kinds]
     with pytest.raises(NotAuthenticated):
         tokens.authenticate(secret)
+
+
+@pytest.mark.fault("sister-1")
+def test_the_contract_in_the_database_is_what_its_worker_reads(desk: MissionDesk) -> None:
+    """From a signed command and a real pipe through this database to the worker, unchanged."""
+    pipe = {"data": {"n": [1e16, 1e22, 0.1, -0.0, 2**60], "text": "ü\u2028😀"}, "files": []}
+    mission = desk.admit(job=desk.job(pipe=json.dumps(pipe).encode()))
+    mission, secret = missions.dispatch(mission=Mission.objects.get(pk=mission.pk))
+    shown = missions.show(mission_id=mission.pk, token=tokens.authenticate(secret))
+    assert shown["contract"]["inputs"]["pipeline_output"] == pipe
+    assert shown["contract"]["id"] == str(mission.pk)
+    assert shown["contract"]["ticket"] == f"pipeline-{desk.pipeline.pk}"
+    assert shown["contract"]["write_set"] == ["site"]
+
+
+def test_a_contract_that_our_decoder_refuses_opens_nothing(desk: MissionDesk) -> None:
+    for pipe in (b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[]", b'{"a": "\\u0000"}'):
+        with pytest.raises(ContractInvalid):
+            desk.admit(job=desk.job(pipe=pipe))
+    assert not Mission.objects.exists()
+
+
+# --- Admission ------------------------------------------------------------------------------------
+
+
+def test_an_attempt_has_one_mission_however_often_it_is_asked_for(desk: MissionDesk) -> None:
+    first = desk.admit()
+    assert desk.admit() == first
+    missions.dispatch(mission=first)
+    assert desk.admit() == first
+    assert MissionEvent.objects.filter(kind="opened").count() == 1
+    missions.fail(mission=first, reason="it hung")
+    refused_by(MissionRule.MISSION_ENDED, desk.admit)
+
+
+def test_another_attempt_ends_what_an_earlier_one_left_open(desk: MissionDesk) -> None:
+    first, secret = missions.dispatch(mission=desk.admit())
+    second = desk.admit(job=desk.job(attempt=2))
+    first.refresh_from_db()
+    assert (first.status, second.status, second.attempt) == ("failed", "open", 2)
+    with pytest.raises(NotAuthenticated):
+        tokens.authenticate(secret)
+
+
+@pytest.mark.parametrize("status", ["pending", "succeeded", "cancelled", "waiting_approval"])
+def test_a_stage_that_nobody_holds_opens_no_mission(desk: MissionDesk, status: str) -> None:
+    Stage.objects.update(status=status)
+    with pytest.raises(ClaimLost):
+        desk.admit()
+    assert not Mission.objects.exists()
+
+
+def test_a_stage_of_another_pipeline_opens_no_mission(desk: MissionDesk) -> None:
+    with pytest.raises(ClaimLost):
+        desk.admit(pipeline=PipelineFactory())
+
+
+@pytest.mark.parametrize("worker", ["system", " System "])
+def test_whoever_judges_does_not_work(desk: MissionDesk, worker: str) -> None:
+    refused_by(MissionRule.EVALUATOR_IS_WORKER, desk.admit, worker=worker)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "waits"),
+    [
+        (["site"], ["site"], True),
+        (["site/a"], ["site"], True),
+        (["site"], ["site/a", "docs"], True),
+        (["site"], ["sites"], False),
+        (["site/a"], ["site/b"], False),
+        ([], ["site"], False),
+    ],
+)
+def test_a_stage_waits_while_an_open_mission_may_change_its_files(
+    mine: list[str], theirs: list[str], waits: bool
+) -> None:
+    standing = MissionDesk(claude("first", write_set=theirs)).admit()
+    desk = MissionDesk(claude("second", write_set=mine))
+    if waits:
+        with pytest.raises(StageMustWait) as waiting:
+            desk.admit()
+        assert str(standing) in waiting.value.detail
+        assert not desk.stage.missions.exists()
+        missions.fail(mission=standing, reason="done with it")
+    assert desk.admit().status == "open"
+
+
+@pytest.mark.fault("W16")
+def test_write_sets_of_two_projects_or_of_none_never_meet() -> None:
+    """No default blocks everything: a set without a project lies in its own pipeline's place."""
+    for number, project in enumerate(["web", "api", ..., ...]):
+        desk = MissionDesk(claude(f"c{number}", project=project, write_set=["site"]))
+        assert desk.admit().status == "open"
+
+
+@pytest.mark.fault("sister-52")
+def test_a_mission_that_was_released_blocks_nobody_and_never_goes_on(desk: MissionDesk) -> None:
+    stuck = desk.worked()
+    other = MissionDesk(claude("other"))
+    with pytest.raises(StageMustWait):
+        other.admit()
+    released = missions.release(mission_id=stuck.pk, reason="idle for six days", by=OPERATOR)
+    assert (released.status, released.released_by) == ("failed", str(OPERATOR))
+    assert other.admit().status == "open"
+    refused_by(MissionRule.MISSION_ENDED, missions.dispatch, mission=stuck)
+    refused_by(MissionRule.MISSION_ENDED, missions.close, mission=stuck, changed=[], by=SYSTEM)
+    refused_by(MissionRule.MISSION_ENDED, missions.next_round, mission=stuck)
+
+
+# --- Its worker -----------------------------------------------------------------------------------
+
+
+def test_the_token_can_do_its_mission_and_nothing_else(desk: MissionDesk) -> None:
+    other = MissionDesk(claude("other", project="api")).admit()
+    mission, secret = missions.dispatch(mission=desk.admit())
+    token = tokens.authenticate(secret)
+    assert token.scopes == ["mission:work"]
+    for act in (
+        lambda: missions.show(mission_id=other.pk, token=token),
+        lambda: missions.submit_result(
+            mission_id=other.pk, document=desk.result(), by=Asker("token", token.prefix)
+        ),
+    ):
+        with pytest.raises(Refused) as refused:
+            act()
+        assert refused.value.rule == Refusal.OTHER_HOLDER
+    assert missions.show(mission_id=mission.pk, token=token)["round"] == 1
+
+
+def test_a_run_ends_with_its_token_and_the_next_one_has_another(desk: MissionDesk) -> None:
+    mission, first = missions.dispatch(mission=desk.admit())
+    _, second = missions.dispatch(mission=mission)
+    with pytest.raises(NotAuthenticated):
+        tokens.authenticate(first)
+    assert missions.end_run(mission=mission) == 1
+    with pytest.raises(NotAuthenticated):
+        tokens.authenticate(second)
+    assert Mission.objects.get().status == "open"
+
+
+def test_a_token_does_not_outlive_the_longest_run(desk: MissionDesk) -> None:
+    mission, _ = missions.dispatch(mission=desk.admit())
+    assert mission.token is not None and mission.token.expires_at is not None
+    lives = mission.token.expires_at - mission.token.created_at
+    assert lives.total_seconds() <= desk.spec.timeout + 301
+
+
+def test_switching_an_identity_off_ends_its_workers(desk: MissionDesk) -> None:
+    mission, worker = desk.dispatch()
+    Identity.objects.update(is_active=False)
+    with pytest.raises(NotAuthenticated):
+        missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
+
+
+@pytest.mark.parametrize("by", [OPERATOR, SYSTEM, Asker("identity", "x"), Asker("token", "cs_0")])
+def test_nobody_but_the_worker_hands_in_its_result(desk: MissionDesk, by: Asker) -> None:
+    mission, _ = desk.dispatch()
+    refused_by(
+        MissionRule.NOT_THE_WORKER,
+        missions.submit_result,
+        mission_id=mission.pk,
+        document=desk.result(),
+        by=by,
+    )
+
+
+def test_a_token_whose_scope_was_taken_away_reads_nothing(desk: MissionDesk) -> None:
+    mission, _ = desk.dispatch()
+    ApiToken.objects.update(scopes=["pipelines:read"])
+    with pytest.raises(Refused) as refused:
+        missions.show(mission_id=mission.pk, token=ApiToken.objects.get())
+    assert refused.value.rule == Refusal.SCOPE_MISSING
+
+
+def test_a_result_counts_once_and_does_not_change(desk: MissionDesk) -> None:
+    mission, worker = desk.dispatch()
+    hand_in = {"mission_id": mission.pk, "by": worker}
+    first = missions.submit_result(document=desk.result(), **hand_in)
+    assert missions.submit_result(document=desk.result(), **hand_in) == first
+    with pytest.raises(AlreadyDecided):
+        missions.submit_result(document=desk.result(confidence=0.1), **hand_in)
+    assert MissionResult.objects.get().submitted_by == str(worker)
+    assert MissionEvent.objects.filter(kind="result").count() == 1
+
+
+def test_a_refused_result_leaves_nothing_and_a_right_one_follows(desk: MissionDesk) -> None:
+    mission, worker = desk.dispatch()
+    for wrong in ({"verdict": "maybe"}, {"round": 1}, {"files_changed": ["other"]}):
+        with pytest.raises(ContractInvalid):
+            missions.submit_result(mission_id=mission.pk, document=desk.result(**wrong), by=worker)
+    assert not MissionResult.objects.exists()
+    missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
+
+
+def test_the_worker_reads_what_it_said_and_what_was_answered(desk: MissionDesk) -> None:
+    mission = desk.worked(verdict="fail", reflection=REFLECTION)
+    assert missions.next_round(mission=mission)
+    mission, secret = missions.dispatch(mission=mission)
+    shown = missions.show(mission_id=mission.pk, token=tokens.authenticate(secret))
+    assert shown["round"] == 2
+    assert [row["verdict"] for row in shown["results"]] == ["fail"]
+    assert [row["recommendation"] for row in shown["reflections"]] == ["continue"]
+    assert shown["answers"] == []
+
+
+# --- Rounds and cost ------------------------------------------------------------------------------
+
+
+def test_a_round_follows_a_result_or_a_look_back_and_never_the_last_one(desk: MissionDesk) -> None:
+    mission, _ = desk.dispatch()
+    refused_by(MissionRule.NO_RESULT, missions.next_round, mission=mission)
+    assert missions.next_round(mission=mission, reflection=REFLECTION)
+    assert Mission.objects.get().round == 2
+    refused_by(MissionRule.NO_RESULT, missions.next_round, mission=mission)
+    assert not missions.next_round(mission=mission, reflection=REFLECTION)
+    assert Mission.objects.get().round == 2
+    assert list(Reflection.objects.values_list("round", flat=True)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "follows"),
+    [
+        ({"verdict": "fail"}, True),
+        ({"verdict": "pass"}, True),  # one that the gate refused
+        ({"verdict": "escalate"}, False),
+        ({"verdict": "fail", "reflection": {**REFLECTION, "recommendation": "pivot"}}, True),
+        ({"verdict": "fail", "reflection": {**REFLECTION, "recommendation": "stop"}}, False),
+        ({"verdict": "fail", "reflection": {**REFLECTION, "recommendation": "escalate"}}, False),
+    ],
+)
+def test_what_a_round_said_decides_whether_another_follows(
+    desk: MissionDesk, fields: dict[str, Any], follows: bool
+) -> None:
+    mission = desk.worked(**fields)
+    assert missions.next_round(mission=mission) is follows
+    assert Mission.objects.get().round == (2 if follows else 1)
+
+
+def test_a_new_round_has_no_result_until_its_own_is_handed_in(desk: MissionDesk) -> None:
+    mission = desk.worked(verdict="fail")
+    missions.next_round(mission=mission)
+    refused_by(MissionRule.NO_RESULT, missions.close, mission=mission, changed=[], by=SYSTEM)
+    mission, worker = desk.dispatch(mission)
+    missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
+    assert missions.close(mission=mission, changed=[], by=SYSTEM).status == "closed"
+
+
+def test_all_rounds_together_cost_no_more_than_the_budget(desk: MissionDesk) -> None:
+    mission = desk.worked(verdict="fail")
+    missions.record_cost(mission=mission, usd=1.0, turns=3)
+    assert missions.next_round(mission=mission)
+    mission, worker = desk.dispatch(mission)
+    missions.submit_result(mission_id=mission.pk, document=desk.result(verdict="fail"), by=worker)
+    missions.record_cost(mission=mission, usd=0.7, turns=2)  # a budget is overshot by one answer
+    assert not missions.next_round(mission=mission)
+    refused_by(MissionRule.BUDGET_SPENT, missions.dispatch, mission=mission)
+    spent = Mission.objects.get()
+    assert (f"{spent.usd:.2f}", spent.turns) == ("1.70", 5)
+
+
+def test_a_cost_is_kept_also_when_it_comes_after_the_end(desk: MissionDesk) -> None:
+    mission, _ = desk.dispatch()
+    missions.fail(mission=mission, reason="killed")
+    missions.record_cost(mission=mission, usd=0.5, turns=1)
+    assert f"{Mission.objects.get().usd:.2f}" == "0.50"
+
+
+@pytest.mark.parametrize(
+    ("usd", "turns"), [(-0.1, 1), (float("nan"), 1), (float("inf"), 1), (0.1, -1)]
+)
+def test_what_is_no_cost_is_refused(desk: MissionDesk, usd: float, turns: int) -> None:
+    with pytest.raises(InvalidInput):
+        missions.record_cost(mission=desk.admit(), usd=usd, turns=turns)
+
+
+# --- Its end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault("sister-53")
+def test_a_mission_that_never_began_can_be_given_up_and_one_that_began_cannot(
+    desk: MissionDesk,
+) -> None:
+    mission, reason = desk.admit(), {"reason": "not needed", "by": OPERATOR}
+    assert missions.abandon(mission_id=mission.pk, **reason).status == "abandoned"
+    refused_by(MissionRule.MISSION_ENDED, missions.dispatch, mission=mission)
+    with pytest.raises(AlreadyDecided):
+        missions.abandon(mission_id=mission.pk, **reason)
+    begun, _ = MissionDesk(claude("other")).dispatch()
+    refused_by(MissionRule.DISPATCHED, missions.abandon, mission_id=begun.pk, **reason)
+    assert Mission.objects.get(pk=begun.pk).status == "open"
+
+
+@pytest.mark.parametrize("act", [missions.abandon, missions.release])
+def test_the_ways_out_are_the_operators_and_need_a_reason(desk: MissionDesk, act: Any) -> None:
+    mission = desk.admit()
+    for by in (Asker("token", "cs_0"), Asker("identity", "x")):
+        with pytest.raises(Refused) as refused:
+            act(mission_id=mission.pk, reason="why not", by=by)
+        assert refused.value.rule == Refusal.OPERATOR_ONLY
+    for reason in ("", "  ", "\0"):
+        with pytest.raises(InvalidInput):
+            act(mission_id=mission.pk, reason=reason, by=OPERATOR)
+    with pytest.raises(NotFound):
+        act(mission_id=desk.pipeline.pk, reason="x", by=OPERATOR)
+    assert Mission.objects.get().status == "open"
+
+
+@pytest.mark.parametrize(("begun", "status"), [(True, "failed"), (False, "abandoned")])
+def test_a_stage_that_is_given_up_takes_its_mission_with_it(
+    desk: MissionDesk, begun: bool, status: str
+) -> None:
+    mission = desk.dispatch()[0] if begun else desk.admit()
+    stage_given_up.send(
+        sender=Stage,
+        stage_id=desk.stage.pk,
+        pipeline_id=desk.pipeline.pk,
+        reason="its worker died",
+        actor="system",
+    )
+    mission.refresh_from_db()
+    assert mission.status == status and "its worker died" in mission.reason
+    assert not ApiToken.objects.filter(revoked_at=None).exists()
+    assert missions.end_for_stage(stage_id=desk.stage.pk, status="failed", reason="again") == 0
+
+
+def test_a_stage_does_not_succeed_with_an_open_mission(desk: MissionDesk) -> None:
+    mission = desk.worked()
+    ended = {"stage_id": desk.stage.pk, "status": "succeeded", "reason": ""}
+    with pytest.raises(GateRefused) as refused:
+        missions.end_for_stage(**ended)
+    assert refused.value.rule == MissionRule.MISSION_OPEN
+    missions.close(mission=mission, changed=[], by=SYSTEM)
+    assert missions.end_for_stage(**ended) == 0
+
+
+def test_every_end_is_announced_once_in_its_transaction(desk: MissionDesk) -> None:
+    heard: list[tuple[Any, str]] = []
+
+    def listen(mission_id: Any, status: str, **_: Any) -> None:
+        heard.append((mission_id, status))
+
+    mission_ended.connect(listen)
+    try:
+        mission = desk.admit()
+        missions.escalate(mission=mission, reason="a person should look")
+        missions.escalate(mission=mission, reason="again")
+        missions.fail(mission=mission, reason="again")
+    finally:
+        mission_ended.disconnect(listen)
+    assert heard == [(mission.pk, "escalated")]
+    assert Mission.objects.get().reason == "a person should look"
+
+
+def test_a_preview_of_a_contract_opens_nothing(desk: MissionDesk) -> None:
+    shown = missions.contract_preview(spec=desk.spec, args={"target": "site"})
+    assert shown["inputs"] == {"args": {"target": "site"}}
+    assert shown["write_set"] == ["site"]
+    assert not {"id", "ticket", "worker"} & set(shown)
+    assert not Mission.objects.exists()
+    real = desk.admit().contract
+    assert all(real[name] == value for name, value in shown.items() if name != "inputs")
