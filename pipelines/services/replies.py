@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from django.db.models import Q
 from django.utils import timezone
 
 from guards import queue
@@ -22,7 +23,7 @@ from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 from mail import selectors as mail
 from mail.models import Outbound
-from mail.services import outbound
+from mail.services import answering, outbound
 from mail.types import Enclosure
 from pipelines.exceptions import ClaimLost
 from pipelines.file_names import FIELD
@@ -106,6 +107,18 @@ def notice_of(pipeline: Pipeline) -> Outbound | None:
     """The message that took the place of an answer which was given up before its contact."""
     origin = _origin_of_successor(pipeline)
     return mail.outbound_of(origin.type, origin.id)
+
+
+def messages_of(pipeline: Pipeline) -> list[Outbound]:
+    """Every message that this pipeline has sent or would have, in any run, oldest first."""
+    stages = [str(pk) for pk in pipeline.stages.values_list("pk", flat=True)]
+    beside = (_PIPELINE_ORIGIN, answering.ACKNOWLEDGEMENT)
+    found = Outbound.objects.filter(
+        Q(origin_type__in=beside, origin_id=str(pipeline.pk))
+        | Q(origin_type__in=(_STAGE_ORIGIN, "pipelines.send"), origin_id__in=stages)
+        | Q(origin_type=_RESUMED_ORIGIN, origin_id__startswith=f"{pipeline.pk}.")
+    )
+    return list(found.order_by("created_at"))
 
 
 def is_fixed_text(message: Outbound, pipeline_id: UUID) -> bool:

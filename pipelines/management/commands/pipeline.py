@@ -1,4 +1,4 @@
-"""`pipeline VERB`: look at one pipeline, and say what would become of a message."""
+"""`pipeline VERB`: look at one pipeline, end it or have it go on; try a message."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from guards.fronts.commands import Exit, JsonCommand
-from pipelines.management import dry_running
+from pipelines.management import dry_running, operating
 
 
 class Command(JsonCommand):
     """One verb a sub-parser."""
 
-    help = "Look at pipelines, and try a message without running anything."
+    help = "Show, cancel or retry a pipeline, or try a message without running anything."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -22,8 +22,15 @@ class Command(JsonCommand):
         dry = verbs.add_parser("dry-run", help=dry_running.HELP)
         super().add_arguments(dry)
         dry_running.add_arguments(dry)
+        for verb, what in operating.VERBS.items():
+            parser_of_verb = verbs.add_parser(verb, help=what)
+            super().add_arguments(parser_of_verb)
+            operating.add_arguments(parser_of_verb)
 
     def perform(self, **options: Any) -> int:
         """Do what the verb says."""
-        dry_running.perform(self, options)
+        if options["verb"] in operating.VERBS:
+            operating.perform(self, options["verb"], options)
+        else:
+            dry_running.perform(self, options)
         return Exit.AS_ASKED

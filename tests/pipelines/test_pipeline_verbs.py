@@ -1,0 +1,85 @@
+"""`manage.py pipeline show|retry|cancel`: the same acts as the console's, for the shell."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from pipelines.models import Pipeline
+from pipelines.services import execution
+from pipelines.types import RunResult
+from tests.pipelines.built_ins import Asking, asking_pipeline, installed
+
+pytestmark = pytest.mark.django_db
+
+AGAIN = RunResult(ok=False, error="too many turns", retriable=True, usage={"usd": 0.5})
+
+
+def pipeline_verb(*arguments: str) -> dict:
+    out = StringIO()
+    call_command("pipeline", *arguments, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    with pytest.raises(CommandError) as caught:
+        call_command("pipeline", *arguments)
+    return caught.value.returncode, str(caught.value)
+
+
+@pytest.fixture
+def failed(desk, server) -> Pipeline:
+    pipeline, _ = asking_pipeline(desk)
+    with installed(Asking([AGAIN], repeatable=True)):
+        return execution.run(pipeline_id=pipeline.pk)
+
+
+def test_show_says_what_each_stage_did_and_cost(failed):
+    shown = pipeline_verb("show", f"pipeline-{failed.pk}")
+
+    assert (shown["pipeline"], shown["status"]) == (str(failed.pk), "failed")
+    assert "too many turns" in shown["error"]
+    assert [(row["command"], row["status"], row["usage"]) for row in shown["stages"]] == [
+        ("ask", "failed", {"usd": 0.5}), ("reply", "succeeded", {})
+    ]  # fmt: skip
+    assert [(row["origin"], row["status"]) for row in shown["mail"]] == [
+        ("pipelines.pipeline", "accepted")
+    ]
+    assert shown["may_resume"]
+
+
+def test_show_reads_as_lines_for_people(failed):
+    out = StringIO()
+    call_command("pipeline", "show", str(failed.pk), stdout=out)
+
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith(f"pipeline-{failed.pk}  failed: ask: too many turns")
+    assert any("1. ask  failed" in line for line in lines)
+    assert lines[-1].startswith(f"  `pipeline retry {failed.pk}`")
+
+
+def test_retry_puts_it_back_into_the_queue_once(failed):
+    with installed(Asking(repeatable=True)):
+        assert pipeline_verb("retry", str(failed.pk))["status"] == "queued"
+        code, said = refused("retry", str(failed.pk))
+        assert (code, "not-interrupted" in said) == (1, True)
+        assert execution.run(pipeline_id=failed.pk).status == "completed"
+
+
+def test_cancel_ends_it_and_says_by_whom(desk, server):
+    pipeline, _ = asking_pipeline(desk)
+
+    shown = pipeline_verb("cancel", str(pipeline.pk))
+
+    assert shown["status"] == "cancelled"
+    assert "operator:shell" in shown["error"]
+    assert refused("cancel", str(pipeline.pk))[0] == 1
+
+
+def test_what_is_no_pipeline_is_said(db):
+    assert refused("show", str(uuid4()))[0] == 1
+    assert refused("show", "seven")[0] == 2
