@@ -112,3 +112,4 @@ class SandboxMissing(CountersignError):
     """What would confine this command's worker is not there, so it does not start."""
 
     code = "sandbox-missing"
+    rule = "sandbox-missing"

@@ -81,6 +81,8 @@ class Mission(models.Model):
         indexes = [
             # Admission looks at every open mission; the budgets at those of a day.
             models.Index(fields=["status", "opened_at"], name="mission_status"),
+            # What missions have cost, by the day they were opened.
+            models.Index(fields=["opened_at"], name="mission_opened"),
         ]
 
     def __str__(self) -> str:

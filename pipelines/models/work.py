@@ -131,6 +131,14 @@ class Stage(models.Model):
                 name="stage_held_has_lease",
             ),
         ]
+        indexes = [
+            # Needs you: workers that were refused for want of a sandbox, newest first.
+            models.Index(
+                fields=["-finished_at"],
+                condition=Q(status="failed", runner="claude"),
+                name="stage_worker_failed",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.position}. {self.command}"
