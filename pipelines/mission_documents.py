@@ -96,8 +96,11 @@ class Contract:
     def permits(self, path: str, files: Iterable[str] = ()) -> bool:
         """Whether a path below the workplace may change: by the write set, or as a file returned.
 
-        An entry covers itself and what lies below it; what lies above it stays forbidden.
+        An entry covers itself and what lies below it; what lies above it stays forbidden, and so
+        does a path that is not in its one spelling.
         """
+        if not {"", ".", ".."}.isdisjoint(path.split("/")):
+            return False
         if any(write_sets.covers(entry, path) for entry in self.write_set):
             return True
         return self.success.files and self.directory == self.workplace and path in set(files)
