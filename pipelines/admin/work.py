@@ -13,9 +13,8 @@ from django.utils import timezone
 from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, operator
-from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
-from pipelines.services import control
+from pipelines.services import control, replies, resuming
 
 STATUS_LABELS = {
     "planned": "info",
@@ -78,25 +77,30 @@ class PipelineAdmin(PageAdmin):
         return int(getattr(pipeline, "size", 0))
 
     def acts(self) -> Mapping[str, Act]:
-        """Work that has not come to its end can be given up."""
-        return {"cancel": self.cancel}
+        """Work that has not come to its end can be given up, and what stopped can go on."""
+        return {"cancel": self.cancel, "resume": self.resume}
 
     def cancel(self, request: HttpRequest, object_id: str) -> str:
         """No further stage runs."""
         control.cancel(pipeline_id=UUID(object_id), by=operator(request))
         return "Cancelled: no further stage runs."
 
+    def resume(self, request: HttpRequest, object_id: str) -> str:
+        """It goes on from where it stopped, if that may be repeated."""
+        control.resume(pipeline_id=UUID(object_id), by=operator(request))
+        return "It goes on from where it stopped, and answers anew."
+
     def page(self, request: HttpRequest, row: Pipeline) -> Mapping[str, object]:
         """Stages as a timeline, and the reply at its end."""
-        reply = Outbound.objects.filter(origin_type="pipelines.pipeline", origin_id=str(row.pk))
         ended = row.finished_at or timezone.now()
         return {
             "title": f"Pipeline {str(row.pk)[:8]}",
             "stages": [_shown(stage) for stage in row.stages.order_by("position")],
-            "reply": reply.select_related("effect", "hold").first(),
+            "reply": replies.reply_of(row.pk),
             "took": (ended - row.started_at).total_seconds() if row.started_at else None,
             "waits_on_person": row.status == Pipeline.Status.WAITING_APPROVAL,
             "interrupted": row.status == Pipeline.Status.INTERRUPTED,
+            "can_resume": self.may_act(request) and resuming.may_resume(row),
             "can_cancel": row.status not in Pipeline.ENDED and self.may_act(request),
         }
 
