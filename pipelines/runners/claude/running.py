@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from guards import process
 from guards.process import ProcessResult
+from pipelines.runners import base
 from pipelines.runners.claude import (
     command_line,
     destinations,
@@ -72,9 +73,12 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     if preflight.is_confined(job.spec):
         walls = workplace.walls(job, lodging, doors, program)
         with sandbox.start(walls, words) as begun:
-            ended = _start(begun.argv, around, stream, entrance, None, begun.descriptors)
+            how = _How(begun.argv, None, begun.descriptors, begun.on_start)
+            ended = _start(how, around, stream, entrance.seconds)
     else:
-        ended = _start(words, around, stream, entrance, workplace.directory_of(job), ())
+        how = _How(words, workplace.directory_of(job))
+        ended = _start(how, around, stream, entrance.seconds)
+        base.end_children(job.pipeline)
     stream.finish()
     return Ended(ended, stream, around)
 
@@ -104,22 +108,24 @@ def _words(program: Path, lodging: Lodging, entrance: Entrance) -> Words:
     )
 
 
-def _start(
-    argv: list[str],
-    around: Surroundings,
-    stream: Stream,
-    entrance: Entrance,
-    directory: Path | None,
-    descriptors: list[int] | tuple[int, ...],
-) -> ProcessResult:
+@dataclass(frozen=True, slots=True)
+class _How:
+    argv: list[str]
+    directory: Path | None
+    descriptors: Sequence[int] = ()
+    on_start: Callable[[int], None] | None = None
+
+
+def _start(how: _How, around: Surroundings, stream: Stream, seconds: float) -> ProcessResult:
     return process.run(
-        argv,
-        timeout=entrance.seconds,
+        how.argv,
+        timeout=seconds,
         env=around.variables,
-        cwd=directory,
+        cwd=how.directory,
         max_output=MAX_STREAM,
         limits=_LIMITS,
         vouched=True,
         follow=stream.follow,
-        pass_fds=descriptors,
+        pass_fds=how.descriptors,
+        on_start=how.on_start,
     )

@@ -8,14 +8,17 @@ It holds whatever the worker's own settings, hooks or permission rules say, as a
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
+import structlog
 from django.conf import settings
 
 from guards import process
@@ -24,6 +27,8 @@ from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import seccomp
 from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.egress import Egress
+
+log = structlog.get_logger(__name__)
 
 #: Values of CLAUDE_SANDBOX.
 REQUIRED, OFF = "required", "off"
@@ -46,6 +51,8 @@ _PRIVILEGED_PORTS = 1024
 _USER = "1000"
 
 _PROBE_SECONDS = 10.0
+#: How long processes that were killed may take to be gone.
+_EMPTY_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +72,48 @@ class Walls:
     programs: tuple[Path, ...] = ()
 
 
+class Inhabitants:
+    """All processes inside, known by their first one: when that has ended, so have all others.
+
+    bwrap itself may end a moment earlier, or be killed: what was inside could still write then.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        self._is_told = False
+        self._first: int | None = None
+
+    def note(self, _: int) -> None:
+        """bwrap was started: it tells which process is the first one inside."""
+        self._is_told = True
+        os.close(self.writing)
+        said = b""
+        while b"}" not in said and (chunk := os.read(self._reading, 1024)):
+            said += chunk
+        with suppress(ValueError, KeyError, ProcessLookupError):
+            self._first = os.pidfd_open(json.loads(said)["child-pid"])
+
+    def wait(self) -> None:
+        """Until nothing is left inside; what cannot be ended is on record."""
+        os.close(self._reading)
+        if not self._is_told:
+            os.close(self.writing)
+        if self._first is None:
+            return
+        waiting = select.poll()
+        waiting.register(self._first, select.POLLIN)
+        if not waiting.poll(_EMPTY_SECONDS * 1000):
+            log.error("a sandbox does not become empty", seconds=_EMPTY_SECONDS)
+        os.close(self._first)
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a program is started inside: the argument vector, and the open files it needs."""
+    """How a program is started inside: its argument vector, its open files, whom to tell."""
 
     argv: list[str]
     descriptors: list[int]
+    on_start: Callable[[int], None]
 
 
 def is_wanted() -> bool:
@@ -115,7 +158,11 @@ def _try() -> str:
     try:
         with start(Walls(Path("/run")), ["/usr/bin/env", "true"]) as begun:
             ended = process.run(
-                begun.argv, timeout=_PROBE_SECONDS, vouched=True, pass_fds=begun.descriptors
+                begun.argv,
+                timeout=_PROBE_SECONDS,
+                vouched=True,
+                pass_fds=begun.descriptors,
+                on_start=begun.on_start,
             )
     except (ProcessFailed, OSError) as error:
         return str(error)
@@ -143,13 +190,22 @@ def filter_file() -> Iterator[int | None]:
 
 @contextmanager
 def start(walls: Walls, program: Sequence[str]) -> Iterator[Start]:
-    """What starts `program` inside, while the block is open: outside of it no door works."""
+    """What starts `program` inside, once. The block ends when nothing is left of it inside."""
+    inhabitants = Inhabitants()
     with Egress(walls.doors) as egress, filter_file() as filtering:
-        descriptors = [egress.channel, *([] if filtering is None else [filtering])]
-        yield Start(_argv(walls, program, egress.channel, filtering), descriptors)
+        options = ["--info-fd", str(inhabitants.writing)]
+        descriptors = [egress.channel, inhabitants.writing]
+        if filtering is not None:
+            options += ["--seccomp", str(filtering)]
+            descriptors.append(filtering)
+        vector = _argv(walls, program, egress.channel, options)
+        try:
+            yield Start(vector, descriptors, inhabitants.note)
+        finally:
+            inhabitants.wait()
 
 
-def _argv(walls: Walls, program: Sequence[str], channel: int, filtering: int | None) -> list[str]:
+def _argv(walls: Walls, program: Sequence[str], channel: int, options: Sequence[str]) -> list[str]:
     interpreter = os.path.realpath(sys.executable)
     doors = ",".join(f"{door.address}:{door.place.port}" for door in walls.doors)
     return [
@@ -159,7 +215,7 @@ def _argv(walls: Walls, program: Sequence[str], channel: int, filtering: int | N
         *_etc(walls.etc),
         *_places(walls),
         *("--remount-ro", "/", "--chdir", str(walls.directory)),
-        *(() if filtering is None else ("--seccomp", str(filtering))),
+        *options,
         *("--", interpreter, "-I", "-S", _FIRST_PROGRAM, str(channel), doors),
         *program,
     ]

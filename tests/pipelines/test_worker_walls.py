@@ -1,0 +1,244 @@
+"""The sandbox of workers, tried from inside: what is not there cannot be read, reached or changed.
+
+These tests run shells in it, not models. Each wall has its control: the same without it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from guards import process
+from guards.exceptions import ProcessFailed
+from pipelines.exceptions import SandboxMissing
+from pipelines.runners.claude import destinations, sandbox, seccomp
+from pipelines.runners.claude.destinations import Destination, Place
+from pipelines.runners.claude.sandbox import Walls
+from tests.servers.presence import require_binaries
+
+pytestmark = [pytest.mark.fault("W14", "sister-33"), pytest.mark.invariant(15)]
+
+
+@pytest.fixture(autouse=True)
+def bubblewrap() -> None:
+    require_binaries("bwrap")
+
+
+def inside(script: str, walls: Walls, **environment: str) -> str:
+    """What a shell says inside: its output, or its exit code where it fails."""
+    with sandbox.start(walls, ["/bin/bash", "-c", script]) as begun:
+        ended = process.run(
+            begun.argv,
+            timeout=20,
+            vouched=True,
+            env=environment,
+            pass_fds=begun.descriptors,
+            on_start=begun.on_start,
+        )
+    said = ended.stdout.decode().strip()
+    return said if ended.exit_code == 0 else f"{said}!{ended.exit_code}"
+
+
+def outside(script: str) -> str:
+    """The same shell without walls."""
+    return process.run(["/bin/bash", "-c", script], timeout=20, vouched=True).stdout.decode()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a worker works, with a secret beside it."""
+    directory = tmp_path / "work"
+    (directory / "open").mkdir(parents=True)
+    (tmp_path / "secret").write_text("a secret")
+    return directory
+
+
+def test_nothing_of_the_file_system_is_there_but_the_system_and_the_workplace(place, tmp_path):
+    walls = Walls(place, readable=(place,))
+    secret = tmp_path / "secret"
+    assert outside(f"cat {secret}") == "a secret"
+    assert inside(f"cat {secret}", walls) == "!1"
+    assert inside(f"ls {tmp_path}", walls) == "work"
+    assert inside("ls /sys /var /srv 2>/dev/null; ls /run", walls) == "inside.py"
+    assert inside("cat /etc/shadow /etc/machine-id", walls) == "!1"
+
+
+def test_only_what_is_writable_can_be_changed(place):
+    (place / "closed").mkdir()
+    walls = Walls(place, readable=(place,), writable=(place / "open",))
+    assert inside("touch open/new && echo made", walls) == "made"
+    assert (place / "open" / "new").stat().st_uid == os.getuid()
+    for target in ("new", "closed/new", "/new", "/usr/new", "/etc/new", "/dev/new", "/run/new"):
+        assert inside(f"touch {target}", walls) == "!1", target
+    assert inside("ln -s ../closed open/link && touch open/link/new", walls) == "!1"
+    assert inside("touch /tmp/own && echo its own", walls) == "its own"
+
+
+def test_a_hidden_place_inside_a_visible_one_looks_empty(place):
+    (place / "open" / "other").write_text("of another project")
+    assert inside("ls open", Walls(place, readable=(place,))) == "other"
+    assert inside("ls open", Walls(place, readable=(place,), hidden=(place / "open",))) == ""
+
+
+def test_no_process_but_its_own_is_there(place):
+    walls = Walls(place, readable=(place,))
+    assert len(outside("ls -d /proc/[0-9]*").split()) > 3
+    assert len(inside("ls -d /proc/[0-9]*", walls).split()) <= 4
+    assert inside(f"kill -0 {os.getpid()}", walls) == "!1"
+    seen = inside("cat /proc/[0-9]*/environ | tr '\\0' '\\n'; true", walls, OF_THE_WORKER="yes")
+    assert "OF_THE_WORKER=yes" in seen
+    assert "DJANGO_SETTINGS_MODULE" in os.environ and "DJANGO_SETTINGS_MODULE" not in seen
+
+
+def test_it_has_no_privileges_and_no_way_to_more(place):
+    walls = Walls(place, readable=(place,))
+    status = inside("cat /proc/self/status; id -u", walls)
+    for line in ("CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"):
+        assert line in status
+    assert status.endswith("1000")
+    assert inside("unshare --user true", walls) == "!1"
+    assert inside("mount -t tmpfs none /tmp", walls).startswith("!")
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server outside that answers every connection with one word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_answer, args=(server,), daemon=True).start()
+        yield server
+
+
+def _answer(server: socket.socket) -> None:
+    while True:
+        try:
+            visitor, _ = server.accept()
+        except OSError:
+            return
+        with visitor:
+            visitor.sendall(b"reached: " + visitor.recv(100))
+
+
+def ask(host: str, port: int) -> str:
+    """A shell's words to connect, without any program that could be missing."""
+    return f"exec 3<>/dev/tcp/{host}/{port} && printf hello >&3 && cat <&3"
+
+
+def test_only_a_declared_host_and_port_can_be_reached(place, listener):
+    port = listener.getsockname()[1]
+    here, named = Place("127.0.0.1", port), Destination(Place("localhost", port), "127.1.0.9")
+    doors = (Destination(here, "127.0.0.1"),)
+    assert outside(ask("127.0.0.1", port)) == "reached: hello"
+    assert inside(ask("127.0.0.1", port), Walls(place, readable=(place,))) == "!1"
+    walls = Walls(place, readable=(place,), doors=doors)
+    assert inside(ask("127.0.0.1", port), walls) == "reached: hello"
+    assert inside(ask("127.0.0.1", port + 1), walls) == "!1"
+    assert inside(ask("192.0.2.1", 443), walls) == "!1"
+    named_walls = Walls(place, readable=(place,), doors=(named,))
+    assert inside(ask("127.1.0.9", port), named_walls) == "reached: hello"
+
+
+def test_a_declared_name_is_found_in_its_own_hosts_file_on_a_privileged_port(place, tmp_path):
+    door = Destination(Place("api.example.org", 443), "127.1.0.1")
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "hosts").write_text(destinations.hosts_file([door]))
+    walls = Walls(place, readable=(place,), doors=(door,), etc=etc)
+    assert inside("getent hosts api.example.org other.example.org", walls).split() == [
+        "127.1.0.1",
+        "api.example.org!2",
+    ]
+    with socket.socket() as unused:  # the place is not there: the door opens, and closes
+        unused.bind(("127.0.0.1", 0))
+        gone = Destination(Place("127.0.0.1", unused.getsockname()[1]), "127.1.0.1")
+        walls = Walls(place, readable=(place,), doors=(gone,), etc=etc)
+        assert inside(ask("127.1.0.1", gone.place.port), walls) in ("", "!1")
+    assert inside("grep -c CapEff.*0000000000000000 /proc/self/status", walls) == "1"
+
+
+def test_many_connections_at_once_are_all_served(place, listener):
+    port = listener.getsockname()[1]
+    doors = (Destination(Place("127.0.0.1", port), "127.0.0.1"),)
+    script = f"for n in $(seq 100); do ({ask('127.0.0.1', port)}; echo) & done; wait"
+    said = inside(script, Walls(place, readable=(place,), doors=doors))
+    assert said.count("reached: hello") == 100
+
+
+@pytest.mark.skipif(seccomp.program() is None, reason="an architecture without a filter")
+def test_sockets_past_the_network_namespace_keyrings_and_namespaces_are_refused(place):
+    program = (
+        "import ctypes, socket, sys\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "def call(*arguments):\n"
+        "    libc.syscall(*arguments); return ctypes.get_errno()\n"
+        "def opens(family):\n"
+        "    try: socket.socket(family, socket.SOCK_STREAM).close()\n"
+        "    except OSError as error: return error.errno\n"
+        "    return 0\n"
+        "machine = {'x86_64': (250, 272, 425, 101), 'aarch64': (219, 97, 425, 117)}\n"
+        f"keyctl, unshare, uring, ptrace = machine[{platform.machine()!r}]\n"
+        "print(opens(40), opens(socket.AF_INET), opens(socket.AF_UNIX), call(keyctl, 0, -3, 0),\n"
+        "      call(unshare, 0x10000000), call(uring, 1, 0), call(ptrace, 0, 0, 0, 0))"
+    )
+    interpreter = os.path.realpath(sys.executable)
+    said = inside(
+        f'{interpreter} -I -S -c "$PROGRAM"', Walls(place, readable=(place,)), PROGRAM=program
+    )
+    assert said == "97 0 0 1 1 1 1"
+
+
+@pytest.mark.invariant(16)
+def test_nothing_of_it_is_left_when_its_outermost_process_is_killed(place):
+    walls = Walls(place, readable=(place,))
+    mark = f"of-{place}"
+    with sandbox.start(walls, ["/bin/sh", "-c", "setsid sleep 100 & sleep 100"]) as begun:
+        ended = process.run(
+            begun.argv,
+            timeout=0.5,
+            vouched=True,
+            env={"OF_TEST": mark},
+            pass_fds=begun.descriptors,
+            on_start=begun.on_start,
+        )
+    assert ended.timed_out
+    assert process.end_marked("OF_TEST", mark) == 0
+
+
+def test_exit_codes_and_signals_are_the_programs_own(place):
+    walls = Walls(place, readable=(place,))
+    assert inside("exit 7", walls) == "!7"
+    assert inside("kill -TERM $$", walls) == "!143"
+
+
+def test_a_host_without_bubblewrap_says_what_to_do(monkeypatch):
+    assert sandbox.missing() == ""
+    sandbox.require()
+    monkeypatch.setattr(sandbox, "_SYSTEM_PATH", "/nowhere")
+    assert "not installed" in sandbox.missing()
+    with pytest.raises(SandboxMissing, match=r"Install bubblewrap.*CLAUDE_SANDBOX=off"):
+        sandbox.require()
+
+
+def test_a_host_that_allows_no_namespaces_says_so(monkeypatch, tmp_path):
+    refusing = tmp_path / "bwrap"
+    refusing.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+    )
+    refusing.chmod(0o755)
+    monkeypatch.setattr(sandbox, "_SYSTEM_PATH", str(tmp_path))
+    with pytest.raises(SandboxMissing, match="No permissions to create new namespace"):
+        sandbox.require()
+
+
+def test_a_start_that_fails_leaves_nothing_open(place):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ProcessFailed), sandbox.start(Walls(place), ["/bin/true"]) as begun:
+        process.run(["/nowhere/bwrap", *begun.argv[1:]], timeout=5, vouched=True)
+    assert inside("true", Walls(place, readable=(place,))) == ""
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
