@@ -31,13 +31,6 @@ CONFINED_TOOLS = frozenset(
     {"Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "Write"}
 )
 
-#: What a resumed worker is prompted with. The answers themselves are in its contract.
-RESUMED = (
-    "The owner has answered what you asked. Call mission_show: its `answers` say which calls are "
-    "allowed and which are not, and why. An allowed call works once, with exactly the input you "
-    "asked for; another input is another question. Go on with your mission, and hand in its result."
-)
-
 #: The largest input that a person is asked to read, in bytes of its canonical form.
 LONGEST_INPUT = 16_000
 
