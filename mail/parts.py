@@ -161,6 +161,8 @@ def _file_name(name: str) -> str:
         raise InvalidInput(
             f"a file's name has 1 to {MAX_FILE_NAME} characters, not {len(name)}", field="files"
         )
+    if name != name.strip():
+        raise InvalidInput(f"{name!r} begins or ends with a space", field="files")
     if "/" in name or "\\" in name:
         raise InvalidInput(f"{name!r} is a path, not a name of a file", field="files")
     return field(name, "files")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from csp.decorators import csp
@@ -19,8 +20,10 @@ from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_safe
 
 from mail import selectors
+from mail.exceptions import RawMissing
 from mail.mime.html import sanitised
-from mail.models import Message
+from mail.models import Message, OutboundFile
+from mail.services import enclosures
 
 #: No script, no plugin, no form, no request to anywhere; only inline styles and embedded pictures.
 FRAME_POLICY: dict[str, list[Any]] = {
@@ -78,6 +81,19 @@ def raw_source(request: HttpRequest, pk: int) -> HttpResponse:
     """The exact bytes as they arrived, as a download."""
     message = _readable_message(request, pk)
     return _download(selectors.raw(message), f"{message.account.name}-{message.number}.eml")
+
+
+@require_safe
+def outbound_file(request: HttpRequest, pk: UUID, position: int) -> HttpResponse:
+    """One file that leaves with an outgoing message, as it would leave, as a download."""
+    if not any(request.user.has_perm(f"mail.{verb}_outbound") for verb in ("view", "change")):
+        raise PermissionDenied
+    row = get_object_or_404(OutboundFile, outbound_id=pk, position=position)
+    try:
+        content = enclosures.content_of(row)
+    except RawMissing as error:
+        raise Http404("its bytes are not in the store") from error
+    return _download(content, safe_name(row.name, str(position)))
 
 
 def _readable_message(request: HttpRequest, pk: int) -> Message:

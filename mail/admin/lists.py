@@ -8,10 +8,12 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Count, Prefetch, QuerySet
 from django.http import HttpRequest
+from django.urls import URLPattern, path
 from unfold.decorators import display
 
 from guards.fronts.console import PageAdmin
 from mail import selectors
+from mail.admin import downloads
 from mail.admin.messages import mark_shown, subject_of
 from mail.listing import REDACTED as COVERED
 from mail.models import FolderCursor, Location, Message, Outbound, Thread
@@ -107,11 +109,17 @@ class OutboundAdmin(PageAdmin):
         """The status's word."""
         return outbound.status
 
+    def pages(self) -> list[URLPattern]:
+        """The files that go with it."""
+        served = self.admin_site.admin_view(downloads.outbound_file)
+        return [path("<uuid:pk>/file/<int:position>/", served, name="mail_outbound_file")]
+
     def page(self, request: HttpRequest, row: Outbound) -> Mapping[str, object]:
-        """What it says and what it answers."""
+        """What it says, what goes with it, and what it answers."""
         source = row.in_reply_to
         return {
             "title": f"To {self.show_to(row)}",
+            "files": row.files.all(),
             "source": source,
             "source_readable": source is not None and source.pk in selectors.shown([source]),
             "covered": COVERED,

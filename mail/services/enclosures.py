@@ -56,7 +56,12 @@ def write(outbound: Outbound, rows: Sequence[OutboundFile]) -> None:
 
 def opened(outbound: Outbound) -> list[Enclosure]:
     """The files of a message with their bytes; RawMissing where the store has others or none."""
-    return [Enclosure(row.name, row.type, blobs.get(row.sha256)) for row in outbound.files.all()]
+    return [Enclosure(row.name, row.type, content_of(row)) for row in outbound.files.all()]
+
+
+def content_of(row: OutboundFile) -> bytes:
+    """The bytes of one file; RawMissing where the store has others or none."""
+    return blobs.get(row.sha256)
 
 
 def bound(outbound: Outbound) -> list[dict[str, object]]:

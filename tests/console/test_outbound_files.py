@@ -1,0 +1,70 @@
+"""The files of an outgoing message: listed on its page, and opened as downloads."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from mail.gateways import blobs
+from mail.models import Outbound, OutboundFile
+from tests.console.sample import Sample
+
+CONTENT = b"<script>alert(1)</script>"
+
+
+@pytest.fixture
+def file(sample: Sample) -> OutboundFile:
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    blobs.put_all({digest: CONTENT})
+    return OutboundFile.objects.create(
+        outbound=Outbound.objects.order_by("created_at")[0],
+        position=1,
+        name="rapport été.html",
+        type="text/html",
+        size=len(CONTENT),
+        sha256=digest,
+    )
+
+
+def address(file: OutboundFile, position: int = 1) -> str:
+    return reverse("admin:mail_outbound_file", args=[file.outbound_id, position])
+
+
+def test_the_page_lists_them_with_a_way_to_open_each(console: Client, file: OutboundFile):
+    page = console.get(reverse("admin:mail_outbound_change", args=[file.outbound_id]))
+
+    html = page.content.decode()
+    assert "rapport été.html" in html
+    assert address(file) in html
+    assert file.sha256[:12] in html
+
+
+@pytest.mark.fault("attachments-01")
+def test_a_file_is_a_download_of_no_type_whatever_it_is(onlooker: Client, file: OutboundFile):
+    answer = onlooker.get(address(file))
+
+    assert answer.content == CONTENT
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+
+
+def test_nobody_opens_one_without_permission_or_where_there_is_none(
+    client: Client, console: Client, file: OutboundFile, django_user_model
+):
+    nobody = django_user_model.objects.create_user("nora", password="nora-pass-1", is_staff=True)
+
+    assert console.get(address(file, 2)).status_code == 404
+    assert console.post(address(file)).status_code == 405
+    assert client.get(address(file)).status_code == 302
+    client.force_login(nobody)
+    assert client.get(address(file)).status_code == 403
+
+
+def test_bytes_that_are_not_what_was_bound_are_not_shown(console: Client, file: OutboundFile):
+    OutboundFile.objects.filter(pk=file.pk).update(sha256="0" * 64)
+
+    assert console.get(address(file)).status_code == 404
