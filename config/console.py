@@ -13,12 +13,16 @@ from django.urls import reverse
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the sidebar: a model's list, its word here, its symbol, and what is counted."""
+    """One line of the sidebar: a model's list, its word here, its symbol, and what is counted.
+
+    `page` names another page of that model instead of its list.
+    """
 
     model: str
     title: str
     icon: str
     counted: str = ""
+    page: str = ""
 
 
 #: What an operator looks for, in the order in which he looks for it.
@@ -44,7 +48,8 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Work",
         (
             Entry("pipelines.pipeline", "Pipelines", "account_tree", "interrupted-pipeline"),
-            Entry("pipelines.mission", "Missions", "assignment"),
+            Entry("pipelines.mission", "Missions", "assignment", "stuck-mission"),
+            Entry("pipelines.mission", "Costs", "payments", page="pipelines_mission_costs"),
             Entry("pipelines.command", "Commands", "terminal", "unsigned-command"),
             Entry("pipelines.rule", "Rules", "rule"),
         ),
@@ -109,7 +114,7 @@ def _item(entry: Entry, counts: Mapping[str, int]) -> dict[str, Any]:
     item = {
         "title": entry.title,
         "icon": entry.icon,
-        "link": reverse(f"admin:{app}_{model}_changelist"),
+        "link": reverse(f"admin:{entry.page or f'{app}_{model}_changelist'}"),
     }
     return item | _badge(counts.get(entry.counted, 0))
 

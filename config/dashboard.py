@@ -5,13 +5,13 @@ Every number is one grouped query; the page costs the same with ten messages and
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.db.models import Count, QuerySet
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest
@@ -19,7 +19,9 @@ from django.utils import timezone
 
 from approvals.models import Approval
 from config import needs
+from guards.fronts import plots
 from guards.fronts.console import may_view
+from guards.fronts.plots import Part, Plot
 from guards.models import Decision
 from guards.types import TrustLevel, Verdict
 from mail.models import Message
@@ -76,18 +78,6 @@ class Figure:
     def width(self) -> int:
         """How wide the parts are together; never nothing."""
         return sum(part.number for part in self.parts) or 1
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """One stacked bar chart, and the same numbers as rows for people who would rather read."""
-
-    title: str
-    chart: str
-    options: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    total: int
 
 
 _FigureRow = tuple[str, str, QuerySet[Any], str, str, Mapping[Any, tuple[str, str]]]
@@ -261,58 +251,8 @@ def _plot(
     words: Mapping[str, str],
 ) -> Plot:
     days = _days()
-    datasets = [
-        {
-            "label": words.get(value, str(value)),
-            "data": [counted[day, str(value)] for day in days],
-            "backgroundColor": colour,
-            "maxTicksXLimit": 7,
-            "displayYAxis": True,
-        }
-        for value, colour in colours.items()
+    parts = [
+        Part(str(value), words.get(value, str(value)), colour) for value, colour in colours.items()
     ]
-    chart = {"labels": [f"{day.day} {day:%b}" for day in days], "datasets": datasets}
-    rows = tuple(
-        (f"{day:%a} {day.day} {day:%b}", *(counted[day, str(value)] for value in colours))
-        for day in reversed(days)
-    )
-    headers = ("Day", *(words.get(value, str(value)) for value in colours))
-    return Plot(title, json.dumps(chart), _CHART_OPTIONS, headers, rows, counted.total())
-
-
-_CHART_OPTIONS = json.dumps(
-    {
-        "animation": False,
-        "maxBarThickness": 16,
-        "maintainAspectRatio": False,
-        "datasets": {"bar": {"borderRadius": 3}},
-        "plugins": {
-            "legend": {
-                "display": True,
-                "align": "start",
-                "position": "bottom",
-                "labels": {
-                    "boxWidth": 8,
-                    "boxHeight": 8,
-                    "usePointStyle": True,
-                    "color": "#8b93a1",
-                },
-            },
-            "tooltip": {"mode": "index", "intersect": False},
-        },
-        "scales": {
-            "x": {
-                "stacked": True,
-                "grid": {"display": False},
-                "ticks": {"color": "#8b93a1", "maxTicksLimit": 7, "maxRotation": 0},
-            },
-            "y": {
-                "stacked": True,
-                "beginAtZero": True,
-                "border": {"display": False},
-                "grid": {"color": "rgba(139,147,161,.18)"},
-                "ticks": {"color": "#8b93a1", "precision": 0, "maxTicksLimit": 5},
-            },
-        },
-    }
-)
+    summary = f"{len(days)} days · {intcomma(counted.total())}"
+    return plots.per_day(title, days, parts, counted, summary=summary)

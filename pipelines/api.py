@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest
 from ninja import Query, Router
 
 from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
-from pipelines import selectors
+from pipelines import costs, selectors
 from pipelines.models import Mission, Pipeline
 from pipelines.schemas import (
     CommandOut,
     CommandPage,
+    CostOut,
+    CostsOut,
     MissionDetail,
     MissionOut,
     MissionPage,
@@ -90,6 +92,24 @@ def show_mission(request: HttpRequest, mission_id: UUID) -> MissionDetail:
     return MissionDetail.of(selectors.mission_for(token_of(request), mission_id))
 
 
+@router.get("/costs", response={200: CostsOut, **ERRORS}, summary="What missions have cost")
+def show_costs(
+    request: HttpRequest,
+    days: Annotated[
+        int, Query(ge=1, le=costs.MOST_DAYS, description="so many days, today (UTC) the last")
+    ] = costs.DAYS,
+) -> CostsOut:
+    """What the missions that the token may see have cost, by day, command and requester."""
+    rows = costs.recent(selectors.missions_for(token_of(request)), days)
+    return CostsOut(
+        days=days,
+        total=CostOut.of(costs.total(rows)),
+        by_day=list(map(CostOut.of, costs.by_day(rows))),
+        by_command=list(map(CostOut.of, costs.by_command(rows))),
+        by_requester=list(map(CostOut.of, costs.by_requester(rows))),
+    )
+
+
 @router.get("/commands", response={200: CommandPage, **ERRORS}, summary="All commands")
 def list_commands(
     request: HttpRequest, cursor: Cursor = None, limit: Limit = USUAL_ROWS
@@ -100,6 +120,17 @@ def list_commands(
     )
     items = [CommandOut.of(row) for row in page.items]
     return CommandPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/schemas/command-1.json",
+    auth=None,
+    response=dict[str, Any],
+    summary="The published form of a command",
+)
+def command_schema(request: HttpRequest) -> dict[str, Any]:
+    """The JSON Schema of `command/1`, for editors and whoever writes commands. Needs no token."""
+    return selectors.command_schema()
 
 
 @router.get("/rules", response={200: list[RuleOut], **ERRORS}, summary="The planning rules")

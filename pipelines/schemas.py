@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from ninja import Schema
 
+from pipelines.costs import Cost
 from pipelines.models import Command, Mission, Pipeline, Rule, Stage
 
 
@@ -169,6 +170,34 @@ _TOOL_CALL = (
 
 def _rows(rows: QuerySet[Any], names: Iterable[str]) -> list[dict[str, Any]]:
     return list(rows.values(*names))
+
+
+class CostOut(Schema):
+    """What the missions of one key have cost: a day (UTC), a command or a requester. US dollars."""
+
+    key: str
+    missions: int
+    turns: int
+    usd: float
+
+    @classmethod
+    def of(cls, cost: Cost) -> CostOut:
+        """The shape of one sum."""
+        return cls(key=cost.key, missions=cost.missions, turns=cost.turns, usd=float(cost.usd))
+
+
+class CostsOut(Schema):
+    """What missions that were opened within so many days have cost.
+
+    `by_day` has the days that cost anything, newest first; `by_command` and `by_requester` the
+    dearest 50, dearest first.
+    """
+
+    days: int
+    total: CostOut
+    by_day: list[CostOut]
+    by_command: list[CostOut]
+    by_requester: list[CostOut]
 
 
 class CommandOut(Schema):

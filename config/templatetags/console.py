@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -107,6 +108,14 @@ def span(seconds: float | None) -> str:
     if seconds < 36 * 3600:
         return f"{seconds / 3600:.0f} h"
     return f"{seconds / 86400:.0f} days"
+
+
+@register.filter
+def usd(amount: Decimal | float | None) -> str:
+    """US dollars, exact to the cent, and finer where a cent would hide them."""
+    if amount is None:
+        return "—"
+    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}"
 
 
 @register.simple_tag

@@ -8,11 +8,13 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import URLPattern, path
 from django.utils import timezone
 from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, operator
 from pipelines import selectors
+from pipelines.admin.costs import costs_page
 from pipelines.models import Mission
 from pipelines.services import missions
 
@@ -68,6 +70,11 @@ class MissionAdmin(PageAdmin):
     def acts(self) -> Mapping[str, Act]:
         """The two ways out for an operator; closing is none of them."""
         return {"release": self.release, "abandon": self.abandon}
+
+    def pages(self) -> list[URLPattern]:
+        """What missions cost."""
+        view = self.admin_site.admin_view(costs_page)
+        return [path("costs/", view, name="pipelines_mission_costs")]
 
     def release(self, request: HttpRequest, object_id: str) -> str:
         """Free a stuck write set; the mission fails with it."""
