@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
@@ -38,6 +39,18 @@ _COMMANDS: tuple[dict[str, Any], ...] = (
     },
 )
 
+_RULES: tuple[dict[str, Any], ...] = (
+    {
+        "name": "factor",
+        "kind": "regex",
+        "match": r"factor (?P<n>[0-9]+)",
+        "calls": [
+            {"command": "factor", "args": {"number": {"group": "n", "type": "integer"}}},
+            {"command": "sentence", "args": {}},
+        ],
+    },
+)
+
 _BUILD = """
 from approvals.services import artifacts
 from guards import secrets
@@ -55,14 +68,10 @@ agent = identities.create_identity(
 contact = contacts.add_contact(address=sender, grants={agent: Rwx.parse("rwx")}, by=by)
 keys.pin_key(contact=contact, key=sender_key.encode(), by=by)
 outcomes = commands.load_directory(Path(command_directory), by=by)
-rules.save_rule(
-    name="factor", kind="regex", match=r"factor (?P<n>[0-9]+)",
-    calls=[
-        {"command": "factor", "args": {"number": {"group": "n", "type": "integer"}}},
-        {"command": "sentence", "args": {}},
-    ],
-    by=by,
-)
+for rule in planning_rules:
+    rules.save_rule(by=by, **rule)
+for name, value in kept_secrets.items():
+    secrets.store(name, value)
 answer = [f"{o.name}: {o.outcome} {o.detail}" for o in outcomes]
 """
 
@@ -89,13 +98,21 @@ def owner_environment(owner: Key, directory: Path) -> dict[str, str]:
     return {"OWNER_FINGERPRINT": owner.fingerprint, "OWNER_KEY_FILE": str(path)}
 
 
-def build(installation: Installation, *, owner: Key, sender: Key) -> None:
-    """Identity, contact with its pinned key, commands signed by the owner, one rule."""
+def build(
+    installation: Installation,
+    *,
+    owner: Key,
+    sender: Key,
+    commands: Sequence[Mapping[str, Any]] = _COMMANDS,
+    rules: Sequence[Mapping[str, Any]] = _RULES,
+    secrets: Mapping[str, str] = {},
+) -> None:
+    """Identity, contact with its pinned key, commands signed by the owner, rules."""
     from guards import documents
 
     directory = installation.directory / "commands"
     directory.mkdir()
-    for document in _COMMANDS:
+    for document in commands:
         signature = sign_detached(owner, documents.canonical(document)).decode()
         signed = json.dumps({**document, "signature": signature})
         (directory / f"{document['name']}.yaml").write_text(signed)
@@ -105,6 +122,8 @@ def build(installation: Installation, *, owner: Key, sender: Key) -> None:
         sender=SENDER,
         sender_key=public_key(sender, armor=True).decode(),
         command_directory=str(directory),
+        planning_rules=list(rules),
+        kept_secrets=dict(secrets),
     )
     assert all(": loaded" in line for line in loaded), loaded
 
@@ -144,15 +163,25 @@ def wait_for_first_passes(installation: Installation, number: int) -> None:
 
 def signed_request(sender: Key, number: int) -> tuple[str, bytes]:
     """A signed mail that asks for a number's factors; its Message-ID and its bytes."""
+    earlier = f"<an-earlier-one-{number}@example.org>"
+    return signed_mail(
+        sender, f"please factor {number}", subject=f"The factors of {number}", references=earlier
+    )
+
+
+def signed_mail(sender: Key, text: str, *, subject: str, references: str = "") -> tuple[str, bytes]:
+    """A signed mail to the agent; its Message-ID and its bytes."""
     message_id = f"<{uuid.uuid4()}@example.org>"
     head = EmailMessage(policy=SMTP)
     head["From"] = f"Olga <{SENDER}>"
     head["To"] = AGENT
-    head["Subject"] = f"The factors of {number}"
+    head["Subject"] = subject
     head["Message-ID"] = message_id
-    head["References"] = f"<an-earlier-one-{number}@example.org>"
+    if references:
+        head["References"] = references
     head["MIME-Version"] = "1.0"
-    part = b"Content-Type: text/plain; charset=utf-8\r\n\r\n@agent please factor %d\r\n" % number
+    lines = "\r\n".join(f"@agent {text}".splitlines())
+    part = f"Content-Type: text/plain; charset=utf-8\r\n\r\n{lines}\r\n".encode()
     signature = sign_detached(sender, part, hash="SHA256").replace(b"\n", b"\r\n")
     raw = (
         head.as_bytes().rstrip(b"\r\n")
