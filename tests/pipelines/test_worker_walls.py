@@ -81,6 +81,24 @@ def test_only_what_is_writable_can_be_changed(place):
     assert inside("touch /tmp/own && echo its own", walls) == "its own"
 
 
+def test_in_an_open_directory_what_is_closed_can_neither_change_nor_go(place):
+    (place / "open" / "closed").mkdir()
+    (place / "open" / "other").write_text("as it was")
+    closed = (place, place / "open" / "closed", place / "open" / "other")
+    walls = Walls(place, readable=closed, writable=(place / "open",))
+    assert inside("echo new > open/file.tmp && mv open/file.tmp open/file", walls) == ""
+    for attempt in (
+        "echo x > open/other",
+        "rm open/other",
+        "mv open/other open/another",
+        "touch open/closed/new",
+        "rm -r open/closed",
+        "mv open/closed open/away",
+    ):
+        assert inside(attempt, walls) == "!1", attempt
+    assert (place / "open" / "other").read_text() == "as it was"
+
+
 def test_a_hidden_place_inside_a_visible_one_looks_empty(place):
     (place / "open" / "other").write_text("of another project")
     assert inside("ls open", Walls(place, readable=(place,))) == "other"

@@ -26,10 +26,14 @@ _CONNECTED = "connected"
 
 @dataclass
 class Stream:
-    """One run's output. `servers` and `tools` must be there when it begins, or it ends at once."""
+    """One run's output. `servers` and `tools` must be there when it begins, or it ends at once.
+
+    `grace` is how many seconds the program has after its result.
+    """
 
     servers: frozenset[str]
     tools: frozenset[str] = frozenset()
+    grace: float = AFTER_RESULT
     init: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     asked: bool = False
@@ -54,7 +58,7 @@ class Stream:
         self._line.clear()
 
     def _read(self, line: bytes) -> float | None:
-        if b'"type":"assistant"' in line:
+        if b'"assistant"' in line:
             self.asked = True
         if b'"init"' not in line and b'"result"' not in line:
             return None
@@ -67,7 +71,7 @@ class Stream:
     def _note(self, read: Mapping[str, Any]) -> float | None:
         if read.get("type") == "result":
             self.result = read
-            return AFTER_RESULT
+            return self.grace
         if read.get("type") == "system" and read.get("subtype") == "init" and self.init is None:
             self.init = read
             return 0.0 if self.absent else None

@@ -7,6 +7,7 @@ pipeline's directory. A place that would show our own data, secrets, program or 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
@@ -26,6 +27,9 @@ _SYSTEM = frozenset(
     }
 )
 
+#: Entries of one directory that are closed one by one.
+_MOST_CLOSED = 2_000
+
 
 def directory_of(job: Job) -> Path:
     """Where the worker works, links followed."""
@@ -41,10 +45,12 @@ def walls(job: Job, lodging: Lodging, doors: tuple[Destination, ...], program: P
     own = (job.directory or work).resolve()
     if work != own:
         _refuse_exposing(work)
+    opened, closed = _opened(job.spec, work, own)
+    seen = {work, own, lodging.servers_file, lodging.prompt_file, *closed} - opened
     return Walls(
         directory=work,
-        writable=(lodging.home, *_writable(job.spec, work, own)),
-        readable=tuple({work, own, lodging.servers_file, lodging.prompt_file}),
+        writable=(lodging.home, *sorted(opened)),
+        readable=tuple(sorted(seen)),
         hidden=tuple(_other_projects(job.spec, work)) if work != own else (),
         etc=lodging.etc,
         doors=doors,
@@ -52,21 +58,37 @@ def walls(job: Job, lodging: Lodging, doors: tuple[Destination, ...], program: P
     )
 
 
-def _writable(spec: CommandSpec, work: Path, own: Path) -> Iterator[Path]:
-    """Directories: a file alone could not be replaced, so the one around it is open.
+def _opened(spec: CommandSpec, work: Path, own: Path) -> tuple[set[Path], set[Path]]:
+    """Directories that may be written to, and what in them may not.
 
-    What changes there beside the write set is seen afterwards, and fails the mission.
+    A file is replaced by a new one beside it, so the directory around it is open; what else lies
+    there stays closed. A name that is new there is seen afterwards, and fails the mission.
     """
-    if spec.files:
-        yield own
-    for entry in spec.write_set:
-        place = work / entry
-        while not place.is_dir() and place != work:
-            place = place.parent
-        real = place.resolve()
-        if not real.is_relative_to(work):
-            raise SandboxMissing(f"the write set's {entry!r} leads out of {work}")
-        yield real
+    entries = {work / entry: _real(work, entry) for entry in spec.write_set}
+    opened = {own} if spec.files else set()
+    closed: set[Path] = set()
+    for place, real in entries.items():
+        opened.add(real)
+        if not place.is_dir():
+            closed.update(_rest_of(real, kept={*entries, *entries.values()}))
+    return opened, closed - opened
+
+
+def _real(work: Path, entry: str) -> Path:
+    """The directory that an entry is, or the nearest one around it."""
+    place = work / entry
+    while not place.is_dir() and place != work:
+        place = place.parent
+    real = place.resolve()
+    if not real.is_relative_to(work):
+        raise SandboxMissing(f"the write set's {entry!r} leads out of {work}")
+    return real
+
+
+def _rest_of(directory: Path, kept: set[Path]) -> Iterator[Path]:
+    for child in islice(directory.iterdir(), _MOST_CLOSED):
+        if child not in kept and not child.is_symlink() and (child.is_dir() or child.is_file()):
+            yield child
 
 
 def _refuse_exposing(work: Path) -> None:
