@@ -13,8 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from asgiref.sync import ThreadSensitiveContext
-from channels.db import database_sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -123,19 +122,19 @@ class McpApplication:
         self._holding: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request. Its database work has a thread of its own, as Django's views do."""
+        """Answer one request. Its database work has a thread and a connection of its own."""
         async with ThreadSensitiveContext():
             try:
                 await self._answer(scope, receive, send)
             finally:
-                await database_sync_to_async(_close_connections)()
+                await sync_to_async(_close_connections)()
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             headers = origins.headers_of(scope)
             origins.require_ours(headers)
             secret = origins.bearer_of(headers)
-            token = await database_sync_to_async(tokens.authenticate)(secret)
+            token = await sync_to_async(tokens.authenticate)(secret)
             if scope["method"] != "POST":
                 await _refuse(send, 405, _error("method-not-allowed", "POST alone works here."))
                 return

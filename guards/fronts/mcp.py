@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from channels.db import database_sync_to_async
+from asgiref.sync import sync_to_async
 from ninja.responses import NinjaJSONEncoder
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -107,8 +107,11 @@ async def call_tool(token: ApiToken, name: str, arguments: Mapping[str, Any] | N
 
 
 def in_database(function: Callable[..., Made]) -> Callable[..., Awaitable[Made]]:
-    """A handler that calls this function where Django's database connections are at home."""
-    run = database_sync_to_async(function)
+    """A handler that calls this function in the call's own thread, which may reach the database.
+
+    Whoever serves the call gives it that thread, and closes what was opened there.
+    """
+    run = sync_to_async(function, thread_sensitive=True)
 
     @functools.wraps(function)
     async def handler(*given: Any, **arguments: Any) -> Made:
