@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.dispatch import receiver
 
 from approvals.models import Approval, Hold
@@ -13,8 +15,8 @@ from guards import queue
 from mail.models import Message, Outbound
 from mail.signals import message_admitted, outbound_changed
 from pipelines import deferral
-from pipelines.services import acknowledging, missions, replies, sending, tool_calls
-from pipelines.signals import mission_ended, stage_given_up
+from pipelines.services import acknowledging, clearing, missions, replies, sending, tool_calls
+from pipelines.signals import mission_ended, pipeline_ended, stage_given_up
 
 
 @receiver(message_admitted, dispatch_uid="pipelines.take_in")
@@ -41,6 +43,12 @@ def end_mission(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
 def take_mail_back(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> None:
     """A stage was cancelled or interrupted: mail of it that waits never leaves."""
     sending.take_back(stage_id=stage_id, reason=reason)
+
+
+@receiver(pipeline_ended, dispatch_uid="pipelines.let_directory_go")
+def let_directory_go(sender: Any, pipeline_id: UUID, **kwargs: Any) -> None:
+    """A pipeline has ended: once that is committed its directory goes, where it may."""
+    transaction.on_commit(partial(clearing.let_go, pipeline_id=pipeline_id), robust=True)
 
 
 @receiver(mission_ended, dispatch_uid="pipelines.withdraw_questions")

@@ -7,6 +7,7 @@ from uuid import UUID
 from guards import queue
 from guards.queue import task
 from mail import selectors as mail
+from pipelines.runners.claude import lodging
 from pipelines.services import (
     acknowledging,
     clearing,
@@ -50,8 +51,9 @@ def sweep() -> None:
 
 @task
 def sweep_files() -> None:
-    """Remove the directories of pipelines whose time is over, and orphans."""
+    """Remove the directories of pipelines and missions whose time is over, and orphans."""
     clearing.sweep()
+    lodging.sweep()
 
 
 @task

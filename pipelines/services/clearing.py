@@ -19,7 +19,9 @@ from django.utils import timezone
 
 from pipelines import filing
 from pipelines.exceptions import FilesRefused
-from pipelines.models import Command, Pipeline, Stage
+from pipelines.models import Command, Pipeline
+from pipelines.services import resuming
+from pipelines.services.intake import REPLY
 
 log = structlog.get_logger(__name__)
 
@@ -63,16 +65,13 @@ def may_go_on(pipeline: Pipeline) -> bool:
 
     A look, not the check: whether the command is signed and repeatable now is asked at resumption.
     """
-    begun = Stage.objects.filter(pipeline=pipeline)
-    if pipeline.status == Pipeline.Status.INTERRUPTED:
-        stopped = begun.filter(status=Stage.Status.INTERRUPTED)
-    elif pipeline.status == Pipeline.Status.FAILED:
-        stopped = begun.filter(retriable=True)
-    else:
+    if not resuming.may_resume(pipeline):
         return False
-    names = list(stopped.values_list("command", flat=True))
-    documents = Command.objects.filter(name__in=names).values_list("document", flat=True)
-    return any(document.get("repeatable") is True for document in documents)
+    stage = resuming.stopped_at(pipeline)
+    if stage.command == REPLY:
+        return True
+    document = Command.objects.filter(name=stage.command).values_list("document", flat=True).first()
+    return document is not None and document.get("repeatable") is True
 
 
 def _may_go(

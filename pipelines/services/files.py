@@ -102,6 +102,8 @@ def after(
     the command does not declare, FilesRefused for a file that may not be where it is said to be.
     """
     written = pipes.written(spec, output)
+    with filing.opened(directory) as root:
+        filing.measure(root)  # whatever it returns, a stage has left something there
     if written is None:
         return pipe
     if not spec.files:
@@ -111,7 +113,6 @@ def after(
     if len(written.files) > MAX_FILES:
         raise refusal(f"a pipe holds at most {MAX_FILES} files", "too-many-files")
     with filing.opened(directory) as root:
-        filing.measure(root)
         earlier = {entry["path"]: entry for entry in pipe["files"]}
         entries = [_returned(one, root, directory, earlier, position) for one in written.files]
     _refuse_twice(entries)

@@ -1,22 +1,18 @@
 """How a pipeline or a stage moves: one conditional UPDATE and one event, in the caller's unit.
 
-A move that finds its row no longer where it should be changes nothing and says so. Once a pipeline
-has ended for good, and that is committed, its directory goes.
+A move that finds its row no longer where it should be changes nothing and says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 from uuid import UUID
-
-from django.db import transaction
 
 from guards.types import Subject
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
-from pipelines.services import clearing
+from pipelines.signals import pipeline_ended
 from teams.services import events
 
 ACTOR = "system"
@@ -39,8 +35,7 @@ def move_pipeline(
     if moved:
         _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
     if moved and new in Pipeline.ENDED:
-        over = partial(clearing.let_go, pipeline_id=pipeline_id)
-        transaction.on_commit(over, robust=True)
+        pipeline_ended.send(sender=Pipeline, pipeline_id=pipeline_id, status=str(new))
     return bool(moved)
 
 

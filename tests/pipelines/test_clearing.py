@@ -148,13 +148,33 @@ def test_a_failure_that_may_be_tried_again_keeps_it_too(owner):
     assert not gone.exists()
 
 
+@pytest.mark.parametrize(
+    ("status", "reply", "stays"),
+    [
+        (Status.INTERRUPTED, "interrupted", True),
+        (Status.INTERRUPTED, "pending", True),
+        (Status.FAILED, "failed", False),
+        (Status.COMPLETED, "succeeded", False),
+    ],
+)
+def test_one_whose_answer_alone_was_cut_off_keeps_its_files(status, reply, stays):
+    pipeline = ended(status)
+    StageFactory(pipeline=pipeline, command="work", runner="cli", status="succeeded")
+    StageFactory(pipeline=pipeline, position=2, status=reply)
+    made = directory(pipeline)
+
+    clearing.sweep()
+
+    assert made.exists() is stays
+
+
 def test_the_command_says_what_it_removed():
     directory(ended(Status.COMPLETED))
     out = StringIO()
 
     call_command("sweep_files", "--json", stdout=out)
 
-    assert json.loads(out.getvalue()) == {"directories": 1, "bytes": 10}
+    assert json.loads(out.getvalue()) == {"directories": 1, "bytes": 10, "missions": 0}
 
 
 def test_the_worker_sweeps_by_its_timetable():

@@ -35,6 +35,7 @@ def pipelines_directory(settings, tmp_path: Path) -> Path:
 def signed_mail(desk: Desk, text: str, *attachments: tuple[str, bytes], key: Key | None = None):
     """A PGP/MIME message of the requester with attachments inside what is signed."""
     part = EmailMessage(policy=SMTP)
+    part["X-Number"] = str(uuid4())  # the same signed bytes start work once, ever
     part.set_content(f"@{desk.identity.handle}\n{text}\n")
     for name, content in attachments:
         part.add_attachment(content, maintype="application", subtype="pdf", filename=name)
@@ -216,6 +217,22 @@ def test_a_file_that_may_not_be_where_it_is_said_to_be_fails_the_stage(
 
     assert error_of(pipeline).startswith(f"{rule}: ")
     assert b"could not be completed" in server.sent[0].payload
+
+
+@pytest.mark.parametrize("mode", ["process", "passthrough"])
+def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(
+    desk, owner, server, scripts, mode
+):
+    fills = script(scripts, "fills", "truncate -s 99999999 x; printf 1 > y; printf {}")
+    more = script(scripts, "more", "printf 2 >> y; printf {}")
+    owner.install("fills", binary=fills, mode=mode, output_schema=OBJECT)
+    owner.install("more", binary=more, mode=mode, output_schema=OBJECT)
+
+    within = run(desk, "fills", attachments=())
+    above = run(desk, "fills", "more", attachments=())
+
+    assert within.status == "completed", within.error
+    assert error_of(above).startswith("directory-too-large: ")
 
 
 @pytest.mark.parametrize(
