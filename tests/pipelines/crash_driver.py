@@ -170,6 +170,34 @@ def in_child(task: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+def ask(directory: Path, name: str, point: dict[str, Any]) -> None:
+    """The pipeline of this point has one stage, which is prepared, waits for a person and goes on.
+
+    Whether it was asked is a file: the worker that is killed and the one after it are processes.
+    """
+    from pipelines import registry
+    from pipelines.types import RunResult
+    from tests.pipelines.built_ins import Asking
+
+    asked = directory / f"{name}.asked"
+
+    class Asks(Asking):
+        def run(self, job: Any) -> RunResult:
+            with (directory / "runs").open("a") as lines:
+                lines.write("ask\n")
+            if asked.exists():
+                return RunResult(ok=True, output=b'"an answer"')
+            asked.touch()
+            return RunResult(ok=False, waiting=True)
+
+    def prepared(job: Any) -> None:
+        if point.get("inside") == "prepare":
+            kill_myself()
+
+    registry.register_built_in(Asks(preparing=prepared, plannable=True))
+    registry.register_waiter(lambda stage_id: asked.exists())
+
+
 def move_in(directory: Path, name: str) -> None:
     """Use this point's copy of the database and its own counters."""
     from django.db import connections
@@ -189,6 +217,11 @@ def work(directory: Path, name: str, point: dict[str, Any]) -> None:
         from guards.models import Identity
 
         Identity.objects.update(reply_policy="approve")
+    if point.get("asks"):
+        from pipelines.models import Rule
+
+        Rule.objects.update(calls=[{"command": "ask", "args": {}}])
+        ask(directory, name, point)
     message = Message.objects.get()
     arm(point)
     tasks.take_in(message.pk)
@@ -205,6 +238,8 @@ def recover(directory: Path, name: str, point: dict[str, Any]) -> None:
     from pipelines.services import execution, intake, recovery
 
     move_in(directory, name)
+    if point.get("asks"):
+        ask(directory, name, {})
     interrupted = 0
     for _ in range(2):
         effects.reconcile()
@@ -215,6 +250,7 @@ def recover(directory: Path, name: str, point: dict[str, Any]) -> None:
                 )
             outbound.settle_cut_off()
         interrupted += recovery.recover()
+        execution.take_answers()
         for message in mail.due_messages():
             intake.take_in(message_id=message.pk)
         for pipeline in Pipeline.objects.filter(status__in=Pipeline.DUE):

@@ -22,6 +22,9 @@ FIXED_2 = ("interrupted", ["first", "second"], ["fixed"])
 SILENT = ("interrupted", ["first", "second"], [])
 ANSWERED = ("interrupted", ["first", "second"], ["result of second\n"])
 WAITING = ("waiting_approval", ["first", "second"], [])
+UNASKED = ("interrupted", [], ["fixed"])
+ASKED_IN_VAIN = ("interrupted", ["ask"], ["fixed"])
+ASKED_AND_DONE = ("completed", ["ask", "ask"], ["an answer\n"])
 
 #: point → (when the kill comes, what must be left: status, what ran, what was sent)
 POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
@@ -54,6 +57,16 @@ POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
         {"before": "hold.opened", "policy": "approve"},
         ("interrupted", ["first", "second"], []),
     ),
+    "prepared-stage-claimed": ({"after": "stage.claimed", "asks": True}, UNASKED),
+    "while-preparing": ({"inside": "prepare", "asks": True}, UNASKED),
+    "prepared-stage-started": ({"after": "stage.running", "asks": True}, UNASKED),
+    "before-the-wait-is-committed": (
+        {"before": "stage.waiting_approval", "asks": True},
+        ASKED_IN_VAIN,
+    ),
+    "waiting": ({"after": "stage.waiting_approval", "asks": True}, ASKED_AND_DONE),
+    "before-the-answer-is-committed": ({"before": "stage.pending", "asks": True}, ASKED_AND_DONE),
+    "answered": ({"after": "stage.pending", "asks": True}, ASKED_AND_DONE),
     "reply-held": ({"after": "hold.opened", "policy": "approve"}, WAITING),
 }
 
