@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, date, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
@@ -13,7 +14,7 @@ from guards import selectors as guards
 from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
 from mail.models import Message
-from pipelines import reasons
+from pipelines import reasons, schema
 from pipelines.models import Command, Mission, Pipeline, Rule, RuleHit, Stage
 from pipelines.services import verification
 from pipelines.types import Budget, Explanation
@@ -108,6 +109,11 @@ def rules_for(token: ApiToken) -> QuerySet[Rule]:
     if token.identity_id is None:
         return for_all
     return for_all | rules.filter(identity_id=token.identity_id)
+
+
+def command_schema() -> dict[str, Any]:
+    """The published form of a command."""
+    return schema.published()
 
 
 def hits_by_day(rule: Rule, *, days: int = 30) -> list[tuple[date, int]]:

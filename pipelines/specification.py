@@ -39,6 +39,11 @@ def read(document: Mapping[str, Any]) -> CommandSpec:
     return spec
 
 
+def problems(document: Mapping[str, Any]) -> list[Problem]:
+    """Everything that `read` would refuse, each at its place; none for a command that is whole."""
+    return schema.problems(document) or sorted(_contradictions(_build(document)))
+
+
 def _build(document: Mapping[str, Any]) -> CommandSpec:
     runner = document.get("runner", "claude")
     return CommandSpec(

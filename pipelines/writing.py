@@ -51,3 +51,79 @@ def as_yaml(document: Mapping[str, Any]) -> str:
     except CountersignError:
         pass
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def signed_yaml(document: Mapping[str, Any], signature: str) -> str:
+    """A command file as `load_commands` takes it: the document, and the signature over it."""
+    if not signature.strip():
+        return as_yaml(document)
+    return as_yaml({**document, "signature": f"{signature.strip()}\n"})
+
+
+#: What a new command starts from. It passes every check once the comments have been followed.
+_HEAD = """\
+# {name}: say here, for whoever reads it later, what this command is for.
+# Sign it with `manage.py command sign`, or sign `manage.py command canonical` elsewhere.
+schema: command/1
+name: {name}
+serial: {serial}                  # goes up with every change
+description: Say in one sentence what it does.
+runner: {runner}
+mode: process              # the output replaces the pipe; passthrough keeps the pipe
+"""
+
+_ARGS = """\
+args:                      # what a planner may give; anything else refuses the plan
+  - name: topic
+    type: string           # string, integer, number, boolean, enum
+    max_length: 200
+    required: true
+{how}"""
+
+_CLI = (
+    """\
+binary: echo               # a name or an absolute path inside ALLOWED_BINARIES
+fixed_args: [hello]        # the words that always come first
+# steps:                   # or, instead of binary, programs joined by pipes
+#   - {binary: jq, fixed_args: [-r, .data.text]}
+#   - {binary: wc, fixed_args: [-w]}
+end_of_options: true       # -- before positional words, which may then begin with -
+"""
+    + _ARGS.format(how="    position: 1            # without it: --topic=VALUE\n")
+    + """\
+output_schema: text        # or a JSON Schema; omitted: any JSON
+timeout: 30s
+# env_vars: [NAME]         # filled from the secret of that name
+# valid_until: 2030-01-01T00:00:00Z
+"""
+)
+
+_CLAUDE = (
+    """\
+prompt: |
+  Say what the worker is to do. It reads its arguments and the pipe from its contract,
+  and hands in one result. No text of the mail ever stands here.
+budget:
+  rounds: 1                # how often it may work on it
+  max_turns: 50            # of one round
+  max_usd: 5               # of all rounds together
+"""
+    + _ARGS.format(how="")
+    + """\
+output_schema:             # what it must hand in; text is another choice
+  type: object
+  required: [summary]
+  properties:
+    summary: {type: string}
+timeout: 30m
+# project: example         # it works in that project's root, and may change what is listed:
+# write_set: [docs]
+# tools: [Read]            # beyond our own; these need the sandbox
+"""
+)
+
+
+def command_template(name: str, *, runner: str = "cli", serial: int = 1) -> str:
+    """A commented command to start from, whole as it stands."""
+    head = _HEAD.format(name=name, serial=serial, runner=runner)
+    return head + (_CLI if runner == "cli" else _CLAUDE)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_POST, require_safe
 from unfold.decorators import display
 
 from guards import documents
 from guards.fronts.console import Act, PageAdmin, operator
 from pipelines import selectors
+from pipelines.admin import editing
 from pipelines.models import Command, Rule, Stage
 from pipelines.services import commands as command_services
+from pipelines.services import drafts
 
 SIGNATURE_LABELS = {
     "does not run": "danger",
@@ -40,7 +46,7 @@ class CommandAdmin(PageAdmin):
     """The commands that mail may ask for, and whether the owner signed them."""
 
     page_template = "pipelines/command.html"
-    empty_state = "Write one as YAML, sign it with the owner's key, and `load_commands DIR`."
+    empty_state = "Write one here or as a file, and sign it with the owner's key."
     empty_icon = "terminal"
     list_display = ("name", "show_signature", "runner", "serial", "description", "checked_at")
     list_filter = ("signature_state", "runner")
@@ -53,17 +59,91 @@ class CommandAdmin(PageAdmin):
         return "does not run" if _hindrance(command) else said
 
     def acts(self) -> Mapping[str, Act]:
-        """A signature that was made elsewhere is taken back here."""
-        return {"sign": self.sign}
+        """A signature that was made elsewhere is taken back here; a draft is thrown away."""
+        return {"sign": self.sign, "discard": self.discard}
+
+    def pages(self) -> list[URLPattern]:
+        """The editor, its check while one types, and the files to take away."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("check/", wrap(require_POST(self.check_view)), name=self._short("check")),
+            path("<path:object_id>/edit/", wrap(self.edit_view), name=self._short("edit")),
+            path(
+                "<path:object_id>/canonical/",
+                wrap(require_safe(self.canonical_view)),
+                name=self._short("canonical"),
+            ),
+            path(
+                "<path:object_id>/export/",
+                wrap(require_safe(self.export_view)),
+                name=self._short("export"),
+            ),
+        ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A service stands behind the editor."""
+        return bool(request.user.has_perm("pipelines.add_command"))
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The editor, for a command that is not there yet."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return editing.edit(self, request, None)
+
+    def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The editor, for the next version of a command."""
+        if not self.may_act(request):
+            raise PermissionDenied
+        command = self.get_object(request, unquote(object_id))
+        if command is None:
+            return self._nothing_there(request, object_id)
+        return editing.edit(self, request, command)
+
+    def check_view(self, request: HttpRequest) -> HttpResponse:
+        """What is wrong with the text as it stands, for the editor's script."""
+        if not (self.may_act(request) or self.has_add_permission(request)):
+            raise PermissionDenied
+        return editing.check(request)
+
+    def canonical_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The exact bytes to sign: of the draft, or of the document where there is none."""
+        return self._taken_away(request, object_id, editing.canonical)
+
+    def export_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The signed document with its signature, as `load_commands` takes it."""
+        return self._taken_away(request, object_id, editing.export)
+
+    def _taken_away(
+        self, request: HttpRequest, object_id: str, made: Callable[[Command], HttpResponse]
+    ) -> HttpResponse:
+        command = self.get_object(request, unquote(object_id))
+        if command is None:
+            return self._nothing_there(request, object_id)
+        if not self.has_view_permission(request, command):
+            raise PermissionDenied
+        return made(command)
 
     def sign(self, request: HttpRequest, object_id: str) -> str:
         """Check a signature over the canonical bytes, and keep it."""
         command = Command.objects.get(pk=object_id)
-        signature = request.POST.get("signature", "")
         command_services.accept_signature(
-            name=command.name, signature=signature, by=operator(request)
+            name=command.name, signature=editing.given_signature(request), by=operator(request)
         )
         return f"{command.name} is signed and may run."
+
+    def discard(self, request: HttpRequest, object_id: str) -> str:
+        """Throw the draft away; what was signed stays as it is."""
+        command = Command.objects.get(pk=object_id)
+        drafts.discard(name=command.name, by=operator(request))
+        return f"The draft of {command.name} is gone."
+
+    def act_target(self, request: HttpRequest, object_id: str, act: str) -> str:
+        """The command's page; the list once it is gone with its draft."""
+        if Command.objects.filter(pk=object_id).exists():
+            return self.page_url(object_id)
+        return reverse("admin:pipelines_command_changelist")
 
     def page(self, request: HttpRequest, row: Command) -> Mapping[str, object]:
         """The document, the bytes to sign, and what the signature is worth."""
@@ -81,6 +161,9 @@ class CommandAdmin(PageAdmin):
                 if isinstance(step, Mapping) and step.get("binary")
             ],
             "rules": list(Rule.objects.filter(calls__icontains=f'"{row.name}"')[:10]),
+            "is_signed": row.highest_serial > 0,
+            "draft": editing.draft_of(row),
+            "to_sign_sha256": editing.sha256_to_sign(row),
             "used": Stage.objects.filter(command=row.name).count(),
         }
 

@@ -86,22 +86,33 @@ def load_file(file: Path, *, by: Asker, taken: frozenset[str] = frozenset()) -> 
 
 
 def accept_signature(*, name: str, signature: str, by: Asker) -> Command:
-    """Take a signature, made elsewhere, back onto the command of that name.
+    """Take a signature, made elsewhere, back onto the command of that name: onto its draft if any.
 
-    The document stays as it is. DocumentNotSigned, DocumentInvalid, SerialRefused or an
-    operational error refuse it, and the row keeps what it had.
+    The document stays as it is; a signed draft takes the place of what was signed before.
+    DocumentNotSigned, DocumentInvalid, SerialRefused or an operational error refuse it, and the row
+    keeps what it had.
     """
     command = Command.objects.filter(name=name).first()
     if command is None:
         raise NotFound(f"there is no command {name}", field="name")
     if not signature.strip():
         raise InvalidInput("the signature is empty", field="signature")
-    documents.verify_document(command.document, signature)
-    spec = specification.read(command.document)
+    document = document_to_sign(command)
+    documents.verify_document(document, signature)
+    spec = specification.read(document)
+    if spec.name != name:
+        raise DocumentInvalid(f"the document is of the command {spec.name}", field="name")
     check_runner(spec)
-    _store(spec, signature, source=command.loaded_from, by=by)
+    source = command.loaded_from if command.draft is None else "the console"
+    _store(spec, signature, source=source, by=by)
     command.refresh_from_db()
     return command
+
+
+def document_to_sign(command: Command) -> Mapping[str, Any]:
+    """What a signature is wanted over: the draft, or the document where there is none."""
+    document: Mapping[str, Any] = command.document if command.draft is None else command.draft
+    return document
 
 
 def check_runner(spec: CommandSpec) -> None:
@@ -146,8 +157,11 @@ def _store(spec: CommandSpec, signature: str, *, source: str, by: Asker) -> None
     digest = documents.digest(spec.document)
     with unit_of_work():
         existing = Command.objects.select_for_update().filter(name=spec.name).first()
+        settled: dict[str, Any] = {}
         if existing is not None:
-            _check_serial(spec, digest, existing)
+            check_serial(spec.serial, digest, existing)
+            if existing.draft is not None and documents.digest(existing.draft) == digest:
+                settled = {"draft": None, "draft_text": "", "draft_by": "", "draft_at": None}
         command, _ = Command.objects.update_or_create(
             name=spec.name,
             defaults={
@@ -163,6 +177,7 @@ def _store(spec: CommandSpec, signature: str, *, source: str, by: Asker) -> None
                 "signature_detail": "",
                 "checked_at": timezone.now(),
                 "loaded_from": source[:500],
+                **settled,
             },
         )
         events.append_event(
@@ -173,16 +188,17 @@ def _store(spec: CommandSpec, signature: str, *, source: str, by: Asker) -> None
         )
 
 
-def _check_serial(spec: CommandSpec, digest: str, existing: Command) -> None:
-    if spec.serial < existing.highest_serial:
+def check_serial(serial: int, digest: str, existing: Command) -> None:
+    """SerialRefused for a serial that went back, or that was seen with another content."""
+    if serial < existing.highest_serial:
         raise SerialRefused(
-            f"serial {spec.serial} is lower than {existing.highest_serial}, which was seen before",
+            f"serial {serial} is lower than {existing.highest_serial}, which was seen before",
             field="serial",
             rule="serial-went-back",
         )
-    if spec.serial == existing.highest_serial and digest != existing.highest_digest:
+    if serial == existing.highest_serial and digest != existing.highest_digest:
         raise SerialRefused(
-            f"serial {spec.serial} was seen before with another content; raise it",
+            f"serial {serial} was seen before with another content; raise it",
             field="serial",
             rule="serial-reused",
         )

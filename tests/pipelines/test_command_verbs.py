@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 
 from guards import documents
 from pipelines.models import Command, Pipeline
-from pipelines.services import rules, verification
+from pipelines.services import drafts, rules, verification
 from tests.keys import sign_detached
 from tests.pipelines.factories import OPERATOR, PipelineFactory, StageFactory, cli
 
@@ -149,6 +149,74 @@ def test_a_directory_with_a_refused_file_ends_with_one(owner, file):
         "greet": "rejected", "other": "loaded"
     }  # fmt: skip
     assert next(answer for answer in told if answer["name"] == "greet")["cause"] == "signature"
+
+
+@pytest.mark.parametrize("runner", ["cli", "claude"])
+def test_a_new_command_is_signed_and_loaded_as_it_is_begun(owner, settings, runner):
+    path = owner.directory / "fresh.yaml"
+    key = owner.key
+    assert call("command", "new", "fresh", "--runner", runner, "--output", str(path))[0] == 0
+    assert call("command", "new", "fresh", "--output", str(path))[0] == 2
+    assert call("command", "new", "Fresh!")[0] == call("command", "new", "reply")[0] == 2
+    call("command", "sign", str(path), "--home", str(key.home), "--key", key.fingerprint)
+    assert call("load_commands", str(owner.directory))[0] == 0
+    _, (again,) = call("command", "new", "fresh", "--runner", runner)
+    assert "serial: 2 " in again["text"]
+
+
+def test_an_exported_file_is_the_signed_one(owner, tmp_path):
+    command = owner.install(fixed_args=["yes", "a: b"], description="two\nlines\n")
+    path = tmp_path / "out.yaml"
+    assert call("command", "export", "greet", "--output", str(path))[0] == 0
+    assert call("command", "export", "nobody")[0] == 1
+    assert call("command", "verify", str(path))[0] == 0
+    Command.objects.all().delete()
+    assert call("load_commands", str(tmp_path))[1][0]["outcome"] == "loaded"
+    assert Command.objects.get().digest == command.digest
+
+
+def test_a_draft_of_the_console_is_what_is_signed_and_not_what_is_verified(owner, tmp_path):
+    owner.install()
+    draft = cli(serial=2, fixed_args=["hi"])
+    drafts.save(text=json.dumps(draft), name="greet", by=OPERATOR)
+    _, (told,) = call("command", "canonical", "greet")
+    assert told["canonical"].encode() == documents.canonical(draft)
+    assert call("command", "verify", "greet")[0] == 0
+    signature = tmp_path / "greet.asc"
+    signature.write_text(owner.sign(draft))
+    assert call("command", "sign", "greet", "--signature", str(signature))[0] == 0
+    row = Command.objects.get()
+    assert (row.document, row.draft, row.highest_serial) == (draft, None, 2)
+
+
+@pytest.mark.fault("sister-4", "sister-5", "W20")
+def test_each_file_is_reported_by_the_check_that_refused_it(owner, keys, settings):
+    settings.OWNER_FINGERPRINT, fingerprint = "", settings.OWNER_FINGERPRINT
+    owner.write(cli("a"))
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("load_commands", str(owner.directory), stdout=out)
+    assert out.getvalue().startswith("operational (owner-key) ")
+    settings.OWNER_FINGERPRINT = fingerprint
+    owner.write(cli("b", colour="red"), signature="")
+    owner.write(cli("c", colour="red"))
+    owner.write(cli("d", binary="/nowhere/at/all"))
+    owner.write(cli("e", binary="git", fixed_args=["-c", "x=y"]))
+    owner.install("f", serial=4)
+    owner.write(cli("f", serial=3))
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("load_commands", str(owner.directory), stdout=out)
+    said = [line.split(" /")[0].split("  ")[0] for line in out.getvalue().splitlines()]
+    assert said == [
+        "loaded",
+        "rejected (signature)",
+        "rejected (schema)",
+        "rejected (binary)",
+        "rejected (option)",
+        "loaded",
+        "rejected (schema)",
+    ]
 
 
 def test_run_pipelines_takes_in_and_carries_out_what_is_due(owner, desk, server):

@@ -1,13 +1,14 @@
-"""`command canonical|sign|verify NAME_OR_FILE`: the bytes to sign, the signature, its check.
+"""`command new|canonical|sign|verify|export`: a command from its first line to its signed file.
 
 The owner's secret key need not be on this machine: `canonical` prints the exact bytes to sign
-elsewhere, `sign --signature FILE` takes the detached signature back.
+elsewhere, `sign --signature FILE` takes the detached signature back. A command of the console has
+its draft signed, where there is one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from guards import documents, openpgp
 from guards.exceptions import CountersignError, DocumentNotSigned, InvalidInput, NotFound
 from guards.fronts.commands import Exit, JsonCommand, wrong_use
 from guards.types import Asker
-from pipelines import models, reading, specification
-from pipelines.services import commands
+from pipelines import models, reading, specification, writing
+from pipelines.services import commands, drafts, planning
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,14 @@ class _Source:
 
 
 class Command(JsonCommand):
-    """Three verbs over one command, which is named, or given as a file."""
+    """Five verbs over one command, which is named, or given as a file."""
 
-    help = "Print a command's canonical bytes, sign it, or verify its signature."
+    help = "Begin a command, print its canonical bytes, sign it, verify it, or write its file."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """VERB, NAME or FILE, and what signing needs."""
         super().add_arguments(parser)
-        parser.add_argument("verb", choices=["canonical", "sign", "verify"])
+        parser.add_argument("verb", choices=list(self._verbs()))
         parser.add_argument("command", metavar="NAME_OR_FILE")
         parser.add_argument(
             "--home", type=Path, help="GnuPG home that holds the owner's secret key"
@@ -48,15 +49,53 @@ class Command(JsonCommand):
         parser.add_argument("--key", default="", help="fingerprint of the owner's key in that home")
         parser.add_argument("--passphrase", default="", help="secret reference of its passphrase")
         parser.add_argument("--signature", type=Path, help="detached signature made elsewhere")
+        parser.add_argument("--runner", choices=["cli", "claude"], default="cli", help="of new")
+        parser.add_argument(
+            "--output", type=Path, metavar="FILE", help="new, export: write here, over nothing"
+        )
 
     def perform(self, **options: Any) -> int:
         """Do what the verb says."""
-        source = _source(options["command"])
-        if options["verb"] == "canonical":
-            return self._canonical(source)
-        if options["verb"] == "sign":
-            return self._sign(source, options)
-        return self._verify(source)
+        return self._verbs()[options["verb"]](options)
+
+    def _verbs(self) -> dict[str, Callable[[Mapping[str, Any]], int]]:
+        return {
+            "new": self._new,
+            "canonical": lambda options: self._canonical(_source(options["command"])),
+            "sign": lambda options: self._sign(_source(options["command"]), options),
+            "verify": lambda options: self._verify(_source(options["command"], signed=True)),
+            "export": self._export,
+        }
+
+    def _new(self, options: Mapping[str, Any]) -> int:
+        name = options["command"]
+        if not planning.is_name(name) or name in specification.BUILT_IN:
+            raise wrong_use(f"{name!r} is no name for a command: small letters, digits, - and _")
+        row = models.Command.objects.filter(name=name).first()
+        text = writing.command_template(
+            name, runner=options["runner"], serial=drafts.suggested_serial(row)
+        )
+        return self._write(name, text, options["output"])
+
+    def _export(self, options: Mapping[str, Any]) -> int:
+        row = models.Command.objects.filter(name=options["command"]).first()
+        if row is None:
+            raise NotFound(f"there is no command {options['command']}", field="command")
+        text = writing.signed_yaml(row.document, row.signature)
+        return self._write(row.name, text, options["output"])
+
+    def _write(self, name: str, text: str, output: Path | None) -> int:
+        """To a file that is not there yet, or to standard output."""
+        if output is None:
+            self.emit({"name": name, "file": None, "text": text}, text.rstrip("\n"))
+            return Exit.AS_ASKED
+        try:
+            with output.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise wrong_use(f"{output} cannot be written: {error.strerror}") from error
+        self.emit({"name": name, "file": str(output), "text": text}, f"wrote {output}")
+        return Exit.AS_ASKED
 
     def _canonical(self, source: _Source) -> int:
         content = documents.canonical(source.document)
@@ -104,14 +143,16 @@ class Command(JsonCommand):
         return Exit.AS_ASKED if answer["ok"] else Exit.FAILED
 
 
-def _source(named: str) -> _Source:
+def _source(named: str, *, signed: bool = False) -> _Source:
+    """What is to be signed under that name or in that file; with `signed`, what has been."""
     path = Path(named)
     if path.suffix in reading.SUFFIXES:
         return _file(path)
     row = models.Command.objects.filter(name=named).first()
     if row is None:
         raise NotFound(f"there is no command {named} (a file ends in .yaml, .yml or .json)")
-    return _Source(row.name, row.document, row.signature, None)
+    document = row.document if signed else commands.document_to_sign(row)
+    return _Source(row.name, document, row.signature, None)
 
 
 def _file(path: Path) -> _Source:

@@ -39,5 +39,5 @@ class Command(JsonCommand):
 def _sentence(outcome: LoadOutcome) -> str:
     if outcome.outcome is LoadResult.LOADED:
         return f"loaded      {outcome.name}  ({outcome.file})"
-    place = f" at {outcome.field}" if outcome.field else ""
-    return f"{outcome.outcome:<11} {outcome.file}: {outcome.cause}{place}: {outcome.detail}"
+    place = f"{outcome.field}: " if outcome.field else ""
+    return f"{outcome.outcome} ({outcome.cause}) {outcome.file}: {place}{outcome.detail}"
