@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from guards.exceptions import BinaryNotAllowed, CountersignError
 from guards.process import resolve_binary
 from pipelines.exceptions import ArgumentInvalid, OptionNotAllowed
-from pipelines.safe_lists import Program, programs
+from pipelines.safe_lists import Program, of_name
 from pipelines.types import ArgumentSpec, CommandSpec
 
 #: Spellings of standard input, which is the pipe and so never code.
@@ -310,6 +309,5 @@ def _listed(binary: str) -> Iterator[tuple[str, Program]]:
     names = {Path(binary).name}
     with suppress(BinaryNotAllowed):  # refused as such, with its own rule
         names.add(resolve_binary(binary).name)
-    for key, program in programs().items():
-        if any(fnmatchcase(name, pattern) for name in names for pattern in program.names):
-            yield key, program
+    found = {key: program for name in sorted(names) for key, program in of_name(name)}
+    yield from found.items()

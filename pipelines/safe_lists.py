@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -70,12 +71,46 @@ def programs() -> Mapping[str, Program]:
 
     OptionNotAllowed when that file cannot be read: nothing runs by half a list.
     """
+    return _of_version(_version())
+
+
+def of_name(name: str) -> tuple[tuple[str, Program], ...]:
+    """The lists that hold for a program of this name, each with what it is called."""
+    return _matching(name, _version())
+
+
+def _version() -> tuple[str, int, int]:
+    """Which lists count at this moment: the file, when it was changed, its size."""
     path = settings.SAFE_OPTIONS_FILE
+    if not path:
+        return ("", 0, 0)
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError) as error:
+        raise OptionNotAllowed(f"SAFE_OPTIONS_FILE cannot be used: {error}") from error
+    return (str(path), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _matching(name: str, version: tuple[str, int, int]) -> tuple[tuple[str, Program], ...]:
+    return tuple(
+        (key, program)
+        for key, program in _of_version(version).items()
+        if any(fnmatchcase(name, pattern) for pattern in program.names)
+    )
+
+
+@lru_cache(maxsize=4)
+def _of_version(version: tuple[str, int, int]) -> Mapping[str, Program]:
+    path = version[0]
     if not path:
         return _shipped()
     try:
-        status = Path(path).stat()
-        return _with_file(path, status.st_mtime_ns, status.st_size)
+        own = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(own, dict):
+            raise ValueError("it is not one object of programs")
+        kept = {name: program for name, program in _shipped().items() if name not in own}
+        return kept | _parsed({name: entry for name, entry in own.items() if entry is not None})
     except (OSError, ValueError, RecursionError) as error:
         raise OptionNotAllowed(f"SAFE_OPTIONS_FILE cannot be used: {error}") from error
 
@@ -83,15 +118,6 @@ def programs() -> Mapping[str, Program]:
 @cache
 def _shipped() -> Mapping[str, Program]:
     return _parsed(json.loads(OPTIONS_FILE.read_text(encoding="utf-8")))
-
-
-@lru_cache(maxsize=4)
-def _with_file(path: str, changed: int, size: int) -> Mapping[str, Program]:
-    own = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(own, dict):
-        raise ValueError("it is not one object of programs")
-    kept = {name: program for name, program in _shipped().items() if name not in own}
-    return kept | _parsed({name: entry for name, entry in own.items() if entry is not None})
 
 
 def _parsed(entries: Mapping[str, Any]) -> dict[str, Program]:
