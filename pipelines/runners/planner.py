@@ -1,7 +1,7 @@
 """The built-in command `plan`: a bounded mission that proposes which signed commands to run.
 
 The runner inside is `claude`'s, with everything that confines it. What it hands in becomes stages
-only through `asked_plans.adopt`. It is not repeatable: a message is asked about once.
+only through `asked_plans`. It is not repeatable: a message is asked about once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OUTPUT_SCHEMA = {
 
 
 class PlanCommand:
-    """`plan`. The pipe passes through it; its output is a list of calls."""
+    """`plan`. The pipe passes through it; its output is the plan as it was judged."""
 
     name = planning.PLAN
     plannable = False
@@ -63,7 +63,7 @@ class PlanCommand:
             mode="passthrough",
             description="Decides which commands a message asks for.",
             arguments=(),
-            output_schema=OUTPUT_SCHEMA,
+            output_schema=None,
             files=False,
             write_set=(),
             timeout=TIMEOUT,
@@ -97,17 +97,15 @@ class PlanCommand:
     def run(self, job: Job) -> RunResult:
         """One run of the worker.
 
-        What it proposes is checked here already: signatures cost a child process, which has no
-        place in a transaction. `adopt` checks again, with those answers remembered.
+        What it proposes is judged here: signatures cost a child process, which has no place in the
+        transaction of `adopt`. The stage's output is the plan as it was judged.
         """
         result = _inside().run(_asked(job))
-        if result.ok:
-            asked_plans.accept(result.output)
-        return result
+        return replace(result, output=asked_plans.settle(result.output)) if result.ok else result
 
     def adopt(self, pipeline_id: UUID, stage_id: int, output: bytes) -> None:
         """Stages from what it proposed, or only an answer."""
-        asked_plans.adopt(pipeline_id=pipeline_id, output=output)
+        asked_plans.adopt(pipeline_id=pipeline_id, settled=output)
 
 
 def _inside() -> Runner:
@@ -115,7 +113,8 @@ def _inside() -> Runner:
 
 
 def _for_inside(spec: CommandSpec) -> CommandSpec:
-    return replace(spec, runner="claude")
+    """Its mission hands in a list of calls."""
+    return replace(spec, runner="claude", output_schema=OUTPUT_SCHEMA)
 
 
 def _asked(job: Job) -> Job:

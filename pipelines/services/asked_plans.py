@@ -9,6 +9,7 @@ for each message.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from pipelines.types import (
     CommandCall,
     CommandSpec,
     Plan,
+    PlannedStage,
     PlanRefused,
     PlanRule,
 )
@@ -87,33 +89,61 @@ def accept(output: bytes) -> AcceptedPlan | PlanRefused:
         return PlanRefused(PlanRule.NO_PLAN, detail[:300], planning.CLAUDE)
 
 
-def adopt(*, pipeline_id: UUID, output: bytes) -> None:
-    """Make the stages of the plan that was proposed, or of its refusal only an answer.
+def settle(output: bytes) -> bytes:
+    """The proposal as it was judged, for `adopt`: stages with their digests, or a refusal.
 
-    Joins the transaction that records the end of the asking stage; database only.
+    Outside any transaction: a signature costs a child process.
     """
-    pipeline = Pipeline.objects.get(pk=pipeline_id)
     answer = accept(output)
-    if isinstance(answer, PlanRefused):
+    refused = answer if isinstance(answer, PlanRefused) else None
+    stages = answer.stages if isinstance(answer, AcceptedPlan) else ()
+    settled = {
+        "plan": intake.plan_as_json(answer),
+        "refused": {"rule": refused.rule, "detail": refused.detail} if refused else None,
+        "stages": [_stage(planned) for planned in stages],
+        "write_set": intake.write_set_of(stages),
+    }
+    return json.dumps(settled, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def adopt(*, pipeline_id: UUID, settled: bytes) -> None:
+    """Make the stages of a settled plan, or of its refusal only an answer.
+
+    Joins the transaction that records the end of the asking stage; database only. Each stage is
+    looked at again when it runs: its digest is the one that was accepted.
+    """
+    plan = json.loads(settled)
+    pipeline = Pipeline.objects.get(pk=pipeline_id)
+    pipeline.plan = plan["plan"]
+    pipeline.write_set = plan["write_set"]
+    if plan["refused"] is not None:
         pipeline.failing = True
-        pipeline.refused_rule = answer.rule
-        pipeline.error = answer.detail
-    else:
-        _add_stages(pipeline, answer)
-        pipeline.write_set = intake.write_set_of(answer.stages)
-    pipeline.plan = intake.plan_as_json(answer)
+        pipeline.refused_rule = plan["refused"]["rule"]
+        pipeline.error = plan["refused"]["detail"]
+    _add_stages(pipeline, plan["stages"])
     pipeline.save(update_fields=["failing", "refused_rule", "error", "write_set", "plan"])
     intake.announce(pipeline)
 
 
-def _add_stages(pipeline: Pipeline, answer: AcceptedPlan) -> None:
+def _stage(planned: PlannedStage) -> dict[str, Any]:
+    """A planned stage as its row will say it."""
+    return {
+        "command": planned.spec.name,
+        "digest": planned.digest,
+        "args": dict(planned.args),
+        "runner": planned.spec.runner,
+        "mode": planned.spec.mode,
+    }
+
+
+def _add_stages(pipeline: Pipeline, planned: Sequence[Mapping[str, Any]]) -> None:
     """The work stages take the places after the asking one; the reply moves behind them."""
     stages = Stage.objects.filter(pipeline=pipeline)
-    stages.filter(command=intake.REPLY).update(position=F("position") + len(answer.stages))
+    stages.filter(command=intake.REPLY).update(position=F("position") + len(planned))
     first = 1 + stages.get(command=planning.PLAN).position
     Stage.objects.bulk_create(
-        intake.stage_of(pipeline, position, planned)
-        for position, planned in enumerate(answer.stages, start=first)
+        Stage(pipeline=pipeline, position=position, **fields)
+        for position, fields in enumerate(planned, start=first)
     )
 
 

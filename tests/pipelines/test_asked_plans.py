@@ -12,7 +12,7 @@ import pytest
 
 from guards.types import SYSTEM, Asker
 from pipelines import registry
-from pipelines.exceptions import ResumeRefused
+from pipelines.exceptions import ContractInvalid, ResumeRefused
 from pipelines.models import Command, Mission, Pipeline
 from pipelines.services import asked_plans, control, execution, intake, missions, rules
 from pipelines.services.planning import PLAN
@@ -282,16 +282,22 @@ def test_a_command_that_lost_its_signature_meanwhile_is_refused(
     assert carry_out(desk).refused_rule == "command-not-runnable"
 
 
-def test_an_answer_without_the_form_fails_the_mission_and_the_stage(
+@pytest.mark.parametrize(
+    "output", [b"", b"{", b'{"command": "greet"}', b'["greet"]', b'[{"args": {}}]', b"null"]
+)
+def test_an_answer_without_the_form_is_no_plan(db: None, worker: Worker, output: bytes) -> None:
+    answer = asked_plans.accept(output)
+
+    assert isinstance(answer, PlanRefused) and answer.rule == "no-plan"
+
+
+def test_an_answer_that_breaks_the_form_is_refused_when_it_is_handed_in(
     desk: Desk, worker: Worker, server: Any
 ) -> None:
-    worker.run = lambda job: RunResult(ok=True, output=b'{"command": "greet"}')  # type: ignore[method-assign]
+    worker.model = lambda read: [{"command": "greet", "args": {"whom": "a"}, "shell": True}]
 
-    pipeline = carry_out(desk)
-
-    assert pipeline.status == "failed"
-    assert pipeline.stages.get(command=PLAN).status == "failed"
-    assert body(server.sent[0].payload).startswith(FAILED)
+    with pytest.raises(ContractInvalid, match="shell"):
+        carry_out(desk)
 
 
 def test_a_message_is_asked_about_once_whatever_became_of_it(desk: Desk, worker: Worker) -> None:
