@@ -95,7 +95,9 @@ def _contract(job: Job, *, ticket: str, worker: str, kind: Kind) -> Contract:
 
 def _held_stage(job: Job, pipeline: Pipeline) -> Stage:
     """The stage's row, kept from whoever would cancel it until the mission is on record."""
-    stage = Stage.objects.select_for_update().filter(pk=job.stage, pipeline=pipeline).first()
+    stage = (
+        Stage.objects.select_for_update(no_key=True).filter(pk=job.stage, pipeline=pipeline).first()
+    )
     if stage is None or stage.status not in Stage.HELD:
         raise ClaimLost(f"the stage of {pipeline} is not claimed any more")
     return stage

@@ -33,7 +33,7 @@ def check(*, pipeline: Pipeline, command: str, max_usd: Decimal) -> None:
 
     Read under the executor's turn, so that two missions cannot both be the last one.
     """
-    living = _lived_today(timezone.now())
+    living = lived_on(timezone.now())
     for whose, rows, limit in (
         (
             f"identity {pipeline.identity.handle}",
@@ -73,7 +73,8 @@ def counted_usd(rows: QuerySet[Mission]) -> Decimal:
     return total
 
 
-def _lived_today(now: datetime) -> QuerySet[Mission]:
+def lived_on(now: datetime) -> QuerySet[Mission]:
+    """The missions that were open at some time of the UTC day until now."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     alive = Q(status=Mission.Status.OPEN) | Q(opened_at__gte=day) | Q(closed_at__gte=day)
     return Mission.objects.filter(alive).order_by()

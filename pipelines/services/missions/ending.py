@@ -127,8 +127,8 @@ def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> 
 def _held_unended(mission_id: UUID) -> Mission:
     """The row after its pipeline's and its stage's: whoever cancels those takes that order, too."""
     standing = record.read(mission_id)
-    Pipeline.objects.select_for_update().get(pk=standing.pipeline_id)
-    Stage.objects.select_for_update().get(pk=standing.stage_id)
+    Pipeline.objects.select_for_update(no_key=True).get(pk=standing.pipeline_id)
+    Stage.objects.select_for_update(no_key=True).get(pk=standing.stage_id)
     mission = record.held(mission_id)
     if mission.status in Mission.ENDED:
         raise AlreadyDecided(f"{mission} has ended: {mission.status}")

@@ -35,7 +35,7 @@ def read(mission_id: UUID) -> Mission:
 
 def held(mission_id: UUID) -> Mission:
     """A mission's row, kept from other writers until the transaction ends; NotFound otherwise."""
-    rows = Mission.objects.select_for_update(of=("self",))
+    rows = Mission.objects.select_for_update(of=("self",), no_key=True)
     found = rows.filter(pk=mission_id).select_related("pipeline").first()
     if found is None:
         raise NotFound(f"there is no mission {mission_id}", field="mission_id")
