@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.db import OperationalError
 
+from guards import process
 from guards.signals import unit_closing
 from mail.models import Outbound
 from pipelines.models import Command, Pipeline, Stage
@@ -134,13 +135,23 @@ def test_more_than_one_megabyte_of_output_fails_the_stage(desk, owner, server, s
     assert "1 MB" in pipeline.stages.get(command="flood").error
 
 
+@pytest.mark.fault("sister-28", "sister-30")
+def test_one_megabyte_exactly_goes_through_whole(desk, owner, server, scripts):
+    """The control; and nothing on the way, through three programs, cuts it."""
+    says = "printf '\"'; head -c 999998 /dev/zero | tr \"\\0\" x; printf '\"'"
+    owner.install("full", binary=script(scripts, "full", says), output_schema=...)
+    owner.install("count", steps=[{"binary": "cat"}, {"binary": "cat"}, counting()])
+
+    pipeline = run(desk, {"command": "full"}, {"command": "count"})
+
+    assert pipeline.status == "completed", pipeline.error
+    assert pipeline.stages.get(command="full").output_size == 1_000_000
+    assert int(body(server.sent[0].payload)) == 1_000_000 + len('{"data":,"files":[]}')
+
+
 @pytest.mark.fault("sister-29")
 def test_fast_steps_hand_on_everything_they_wrote(desk, owner, server):
-    steps = [
-        {"binary": "cat"},
-        {"binary": "tr", "fixed_args": ["-d", "{}"]},
-        {"binary": "wc", "fixed_args": ["-c"]},
-    ]
+    steps = [{"binary": "cat"}, {"binary": "tr", "fixed_args": ["-d", "{}"]}, counting()]
     owner.install("chain", steps=steps)
 
     pipeline = run(desk, {"command": "chain"})
@@ -159,30 +170,36 @@ def test_a_step_that_fails_fails_the_chain(desk, owner, server):
     assert "exit code 1" in pipeline.error
 
 
-def test_a_stage_past_its_timeout_is_ended(desk, owner, server):
-    owner.install("slow", binary="sleep", fixed_args=["60"], timeout="1s")
+def test_a_stage_past_its_own_timeout_is_ended_with_all_its_steps(desk, owner, server, scripts):
+    """The time lies over the chain and is each command's own: the stage before takes longer."""
+    slower = script(scripts, "slower", "sleep 1.2; echo done")
+    owner.install("patient", binary=slower, timeout="30s")
+    steps = [{"binary": "sleep", "fixed_args": ["61.5"]}, {"binary": "cat"}]
+    owner.install("slow", steps=steps, timeout="1s")
 
-    pipeline = run(desk, {"command": "slow"})
+    pipeline = run(desk, {"command": "patient"}, {"command": "slow"})
 
-    assert pipeline.status == "failed"
+    assert stages(pipeline)[:2] == [("patient", "succeeded"), ("slow", "failed")]
     assert "longer than 1 seconds" in pipeline.error
+    assert not process.end_marked("COUNTERSIGN_PIPELINE", str(pipeline.pk))
 
 
 @pytest.mark.fault("sister-35")
-def test_a_child_sees_only_the_variables_that_its_command_declares(
-    desk, owner, server, monkeypatch
-):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "of the house")
+def test_no_child_of_a_chain_sees_more_than_its_command_declares(desk, owner, server, monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "SMTP_PASSWORD", "FIELD_KEYS"):
+        monkeypatch.setenv(name, "of the house")
     monkeypatch.setenv("BIFF_TOKEN", "declared")
-    owner.install("show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:BIFF_TOKEN"}])
+    secret = [{"name": "TOKEN", "secret": "env:BIFF_TOKEN"}]
+    owner.install("show", binary="env", env_vars=secret)
+    owner.install("chain", steps=[{"binary": "env"}, {"binary": "cat"}], env_vars=secret)
 
-    shown = run(desk, {"command": "show"}).pipe["data"]
-
-    assert "TOKEN=declared" in shown
-    assert "of the house" not in shown and "SECRET_KEY" not in shown
-    names = {line.partition("=")[0] for line in shown.splitlines()}
-    ours = {"COUNTERSIGN_PIPELINE", "COUNTERSIGN_DIRECTORY"}
-    assert names <= {"TOKEN", *ours, "PATH", "HOME", "LANG", "LC_ALL", "USER"}
+    for command in ("show", "chain"):
+        shown = run(desk, {"command": command}).pipe["data"]
+        assert "TOKEN=declared" in shown  # the control: what is declared does arrive
+        assert "of the house" not in shown and "SECRET_KEY" not in shown
+        names = {line.partition("=")[0] for line in shown.splitlines()}
+        ours = {"COUNTERSIGN_PIPELINE", "COUNTERSIGN_DIRECTORY", "PATH", "HOME", "LANG"}
+        assert names <= {"TOKEN", *ours}
 
 
 def test_a_secret_that_does_not_resolve_fails_the_stage(desk, owner, server):
@@ -292,6 +309,10 @@ def test_nothing_runs_whose_start_cannot_be_recorded(desk, owner, server, script
     Pipeline.objects.filter(status="running").update(lease_until=None)  # its turn is over
     run(desk, {"command": "mark"}, text="please again")
     assert ran.exists()
+
+
+def counting() -> dict:
+    return {"binary": "wc", "fixed_args": ["-c"]}
 
 
 def number_schema() -> dict:
