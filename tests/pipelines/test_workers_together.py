@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from django.utils import timezone
 
+from guards import process
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
 from pipelines.services import claims, control, execution, intake, rules
 from pipelines.types import RunResult
@@ -133,3 +136,23 @@ def test_a_place_that_becomes_free_goes_to_the_oldest_that_waits(desk, settings)
 
     assert claims.whose_turn_has_come() == [second.pk]
     assert ExecutorTurn.objects.count() <= 1
+
+
+@pytest.mark.fault("sister-29")
+def test_fast_steps_lose_nothing_while_every_processor_is_busy():
+    """A program that writes and is gone before anybody looks; the control writes nothing."""
+    busy = [subprocess.Popen(["yes"], stdout=subprocess.DEVNULL) for _ in range(4)]
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            whole = list(threads.map(_three_fast_steps, range(48)))
+            nothing = process.run_steps([["true"], ["cat"], ["cat"]], timeout=30)
+    finally:
+        for loader in busy:
+            loader.kill()
+            loader.wait()
+    assert whole == [f"{number}\n".encode() for number in range(48)]
+    assert (nothing.succeeded, nothing.stdout) == (True, b"")
+
+
+def _three_fast_steps(number: int) -> bytes:
+    return process.run_steps([["echo", str(number)], ["cat"], ["cat"]], timeout=30).stdout
