@@ -79,9 +79,14 @@ def register_tool(tool: Tool) -> None:
     _arguments[tool.name] = _model_of(tool)
 
 
+def tools() -> list[Tool]:
+    """All tools, by name."""
+    return [_tools[name] for name in sorted(_tools)]
+
+
 def tools_for(token: ApiToken) -> list[Tool]:
     """The tools that this token may call, by name."""
-    return [tool for _, tool in sorted(_tools.items()) if _may_call(token, tool)]
+    return [tool for tool in tools() if _may_call(token, tool)]
 
 
 def input_schema(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/names.md: every state, rule, reason, event, error and scope, as code and API name them."""
+"""docs/names.md: states, rules, reasons, events, errors, scopes and tools, as the code names them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db.models import TextChoices
 from guards import registry as guards_registry
 from guards import types as guards_types
 from guards.exceptions import CountersignError
+from guards.fronts import mcp
 from mail import types as mail_types
 from teams import registry as teams_registry
 
@@ -35,6 +36,7 @@ def page() -> str:
     parts = [_HEAD, "## Closed lists\n", _closed_lists()]
     parts += ["## States\n", _states(), "## Events\n", _events()]
     parts += ["## Errors\n", _errors(), "## Scopes of API tokens\n", _scopes()]
+    parts += ["## Tools over MCP\n", _tools()]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -108,3 +110,18 @@ def _all_errors(kind: type[CountersignError]) -> Iterator[type[CountersignError]
 def _scopes() -> str:
     rows = sorted(guards_registry.scopes().items())
     return _table(("scope", "what it opens"), ((f"`{name}`", text) for name, text in rows))
+
+
+def _tools() -> str:
+    rows = (
+        (f"`{tool.name}`", f"`{tool.scope}`" if tool.scope else "none", _arguments(tool))
+        for tool in mcp.tools()
+    )
+    return _table(("tool", "scope", "arguments"), rows)
+
+
+def _arguments(tool: mcp.Tool) -> str:
+    schema = mcp.input_schema(tool)
+    required = schema.get("required", [])
+    names = (f"`{name}`" if name in required else f"[`{name}`]" for name in schema["properties"])
+    return ", ".join(names)
