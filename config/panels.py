@@ -9,7 +9,7 @@ from approvals.models import Hold
 from guards.fronts.console import Panel, PanelSource, may_view, register_panel
 from guards.types import Rule
 from mail.models import Message, Outbound
-from pipelines.models import Pipeline
+from pipelines.models import Mission, Pipeline, ToolCall
 from pipelines.models import Rule as PlanningRule
 from teams import selectors as teams_selectors
 from teams.models import Event
@@ -39,6 +39,14 @@ def draft_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
     return None if draft is None else Panel("mail/draft_panel.html", {"draft": draft})
 
 
+def question_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
+    """The tool call that waits."""
+    if hold.subject_type != "pipelines.tool_call" or not may_view(request, Mission):
+        return None
+    call = ToolCall.objects.select_related("mission__pipeline").filter(pk=hold.subject_id).first()
+    return None if call is None else Panel("pipelines/question_panel.html", {"call": call})
+
+
 def events_of(subject_type: str) -> PanelSource:
     """A source of the panel with a row's own part of the record."""
 
@@ -56,6 +64,7 @@ def register() -> None:
     """Put every panel onto its page."""
     register_panel("mail.message", work_of_message)
     register_panel("approvals.hold", draft_of_hold)
+    register_panel("approvals.hold", question_of_hold)
     for subject_type in (
         "mail.message",
         "mail.outbound",

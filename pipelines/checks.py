@@ -10,6 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from pipelines import safe_lists
 from pipelines.exceptions import OptionNotAllowed
 from pipelines.services.claims import LEASE, RENEW_EVERY
+from pipelines.services.planning import CLAUDE
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
 
 
@@ -35,6 +36,37 @@ def executor_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         )
     if LEASE < 2 * RENEW_EVERY:
         found.append(Error("A lease must outlast two renewals.", id="pipelines.E002"))
+    return found
+
+
+@register()
+def planner_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """PLANNER names a planner that there is, with limits under which it can work."""
+    found: list[CheckMessage] = []
+    if settings.PLANNER not in ("", CLAUDE):
+        found.append(
+            Error(
+                f"PLANNER is {settings.PLANNER!r}, and there is no such planner.",
+                hint=f"Set it to {CLAUDE}, or leave it empty.",
+                id="pipelines.E004",
+            )
+        )
+    if settings.PLANNER_MAX_USD <= 0 or settings.PLANNER_MAX_TURNS < 1:
+        found.append(
+            Error(
+                "PLANNER_MAX_USD and PLANNER_MAX_TURNS leave a planner nothing to work with.",
+                hint="Set both above 0, or leave PLANNER empty.",
+                id="pipelines.E005",
+            )
+        )
+    if settings.TOOL_CALL_APPROVAL_DAYS < 1:
+        found.append(
+            Error(
+                "TOOL_CALL_APPROVAL_DAYS is below 1: no question of a worker could be answered.",
+                hint="Set it to 1 or more.",
+                id="pipelines.E006",
+            )
+        )
     return found
 
 

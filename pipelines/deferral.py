@@ -7,7 +7,6 @@ by the worker that asked for it, once, with exactly this tool and this input.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -130,7 +129,7 @@ def _facts(call: ToolCall, mission: Mission) -> dict[str, object]:
 
 
 def _preview(call: ToolCall, mission: Mission) -> dict[str, Any]:
-    """What a person reads. The input is shown in ASCII: nothing in it can hide or turn around."""
+    """What a person reads before the answer."""
     pipeline = mission.pipeline
     return {
         "tool": call.tool,
@@ -143,7 +142,7 @@ def _preview(call: ToolCall, mission: Mission) -> dict[str, Any]:
         "may_change": list(mission.write_set),
         "cost_so_far": f"{mission.usd:.2f} of {mission.max_usd:.2f} USD",
         "asked": f"{call.asked_at:%F %R} UTC",
-        "text": json.dumps(call.input, indent=2, sort_keys=True),
+        "text": call.exact_text,
         "source": _source(pipeline),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 from django.db import models
@@ -214,3 +215,8 @@ class ToolCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool} of {self.mission}"
+
+    @property
+    def exact_text(self) -> str:
+        """The input as people read it: in ASCII, so that nothing in it can hide or turn around."""
+        return json.dumps(self.input, indent=2, sort_keys=True)

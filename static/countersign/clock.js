@@ -11,6 +11,12 @@
   const two = (number) => String(number).padStart(2, "0");
   const words = (seconds) =>
     seconds < 90 ? `${seconds} s ago` : `${Math.round(seconds / 60)} min ago`;
+  const remaining = (seconds) => {
+    const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(seconds / unit));
+    if (days) return `${days} d ${hours % 24} h`;
+    if (hours) return `${hours}:${two(minutes % 60)}:${two(seconds % 60)}`;
+    return `${minutes}:${two(seconds % 60)}`;
+  };
 
   const over = () => {
     clock.textContent = "0:00";
@@ -28,7 +34,7 @@
     if (!clock) return true;
     const left = Math.floor((Date.parse(clock.dataset.until) - now) / 1000);
     if (left <= 0) { over(); return false; }
-    clock.textContent = `${Math.floor(left / 60)}:${two(left % 60)}`;
+    clock.textContent = remaining(left);
     clock.dataset.left = left < 60 ? "low" : "enough";
     return true;
   };

@@ -21,6 +21,19 @@ def test_no_concurrency_and_too_short_a_queue_are_named(settings):
     assert ids(checks.executor_settings(None)) == ["pipelines.E001", "pipelines.W001"]
 
 
+def test_a_planner_that_is_none_and_limits_that_leave_nothing_are_named(settings):
+    assert checks.planner_settings(None) == []
+    settings.PLANNER = "claude"
+    assert checks.planner_settings(None) == []
+    settings.PLANNER = "Claude"
+    settings.PLANNER_MAX_USD = 0.0
+    settings.TOOL_CALL_APPROVAL_DAYS = 0
+
+    assert ids(checks.planner_settings(None)) == [
+        "pipelines.E004", "pipelines.E005", "pipelines.E006"
+    ]  # fmt: skip
+
+
 def test_two_owners_are_named(settings):
     settings.OWNER_FINGERPRINT = "A" * 40
     settings.OWNER_HANDLE = "ada"

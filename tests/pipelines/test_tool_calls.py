@@ -349,6 +349,7 @@ def test_the_page_shows_tool_input_mission_and_requester(worker: Worker, client:
     approval = worker.opened()
 
     shown = selectors.preview(approval)
+    held = client.get(reverse("admin:approvals_hold_change", args=[approval.hold_id]))
     page = client.get(reverse("admin:approvals_approval_change", args=[approval.pk]))
 
     assert shown["tool"] == "Bash"
@@ -356,6 +357,8 @@ def test_the_page_shows_tool_input_mission_and_requester(worker: Worker, client:
     assert shown["mission"] == str(worker.mission.pk)
     assert "\\u202e" in str(shown["text"]) and "\u202e" not in page.content.decode()
     assert worker.pipeline.requester in page.content.decode()
+    assert "What the worker asks for" in held.content.decode()
+    assert "\u202e" not in held.content.decode()
     assert "Allow exactly this, once" in page.content.decode()
 
 
