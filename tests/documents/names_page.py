@@ -1,4 +1,4 @@
-"""docs/names.md: states, rules, reasons, events, errors, scopes and tools, as the code names them."""
+"""docs/names.md: states, rules, reasons, events, errors, scopes and tools, as code names them."""
 
 from __future__ import annotations
 
