@@ -11,11 +11,10 @@ from the pipe. A program that is not listed takes what the owner signed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from guards.exceptions import BinaryNotAllowed, CountersignError
+from guards.exceptions import CountersignError
 from guards.process import resolve_binary
 from pipelines.exceptions import ArgumentInvalid, OptionNotAllowed
 from pipelines.safe_lists import Program, of_name
@@ -54,7 +53,7 @@ class _Scan:
 
 
 def check(spec: CommandSpec) -> None:
-    """OptionNotAllowed, with the place in the document, unless every listed program is safe so."""
+    """BinaryNotAllowed, or OptionNotAllowed with the place in the document, unless all may run."""
     for number, step in enumerate(spec.steps):
         prefix = f"steps[{number}]." if "steps" in spec.document else ""
 
@@ -119,7 +118,6 @@ def _of_program(use: _Use, depth: int) -> Iterator[_Use]:
         return
     start = scan.inner
     inner, rest = use.words[start], use.words[start + 1 :]
-    resolve_binary(inner)
     fed = use.fed or use.program.feeds
     if fed and "--" not in rest:
         raise OptionNotAllowed(
@@ -306,8 +304,6 @@ def _is_count(word: str) -> bool:
 
 def _listed(binary: str) -> Iterator[tuple[str, Program]]:
     """The lists that hold for a program: by its real name, and by the name it is called by."""
-    names = {Path(binary).name}
-    with suppress(BinaryNotAllowed):  # refused as such, with its own rule
-        names.add(resolve_binary(binary).name)
+    names = {Path(binary).name, resolve_binary(binary).name}
     found = {key: program for name in sorted(names) for key, program in of_name(name)}
     yield from found.items()

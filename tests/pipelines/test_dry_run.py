@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from guards import documents
 from guards.process import resolve_binary
-from pipelines.models import Command, Pipeline
+from pipelines.models import Command, Mission, Pipeline
 from pipelines.services import commands, rules, verification
 from tests.keys import public_key, sign_detached
 from tests.pipelines.factories import OPERATOR, Desk, cli, script
@@ -92,6 +92,47 @@ def test_steps_are_a_list_of_vectors(dry, owner):
 
     echo, cat = (str(resolve_binary(name)) for name in ("echo", "cat"))
     assert dry("greet")["calls"][0]["argv"] == [[echo, "a"], [cat]]
+
+
+def test_a_claude_call_has_its_contract_and_no_vector(dry, owner):
+    outcome = commands.load_file(
+        owner.write(
+            {
+                "schema": "command/1", "name": "greet", "serial": 1, "prompt": "Sum it up.",
+                "budget": {"rounds": 2, "max_usd": 1},
+                "args": [
+                    {"name": "topic", "type": "string"},
+                    {"name": "text", "type": "string", "from_pipe": "/data/text"},
+                ],
+            }
+        ),
+        by=OPERATOR,
+    )  # fmt: skip
+    assert outcome.outcome == "loaded", outcome
+    rule(topic="mail")
+
+    (call,) = dry("greet")["calls"]
+    assert (call["runner"], call["argv"], call["signature"]) == ("claude", None, "ok")
+    contract = call["contract"]
+    assert contract["command"] == "greet"
+    assert contract["inputs"] == {"args": {"topic": "mail", "text": {"from_pipe": "/data/text"}}}
+    assert contract["budget"]["rounds"] == 2
+    assert not {"id", "ticket"} & set(contract)
+    assert Mission.objects.count() == 0
+
+
+def test_the_built_in_send_may_be_planned_and_others_not(dry):
+    rules.save_rule(
+        name="send",
+        match="send",
+        calls=[{"command": "send", "args": {"to": "bob@example.org", "subject": "hi"}}],
+        by=OPERATOR,
+    )
+    answer = dry("send")
+    assert (answer["calls"][0]["runner"], answer["refused"]) == ("built-in", None)
+    rules.save_rule(name="send", match="send", calls=[{"command": "plan"}], by=OPERATOR)
+    answer = dry("send")
+    assert (answer["calls"], answer["refused"]["rule"]) == ([], "reserved-command")
 
 
 def test_a_mail_that_may_not_execute_is_refused_by_its_decision_rule(dry, owner, desk, keys):

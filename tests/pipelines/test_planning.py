@@ -134,7 +134,8 @@ def test_what_no_rule_matches_ends_in_the_else_path_without_any_run():
     [
         ([{"command": "nobody"}], "unknown-command"),
         ([{"command": "greet"}, {"command": "nobody"}], "unknown-command"),
-        ([{"command": "send"}], "reserved-command"),
+        ([{"command": "send"}], "invalid-argument"),
+        ([{"command": "plan"}], "reserved-command"),
         ([{"command": "reply"}], "no-plan"),
         ([{"command": "greet", "args": {"x": 1}}], "invalid-argument"),
         ([{"command": "greet"}] * 17, "too-many-stages"),
