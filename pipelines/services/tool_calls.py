@@ -32,12 +32,16 @@ from pipelines import deferral
 from pipelines.models import Mission, MissionEvent, Pipeline, ToolCall
 from pipelines.services import execution
 from pipelines.services.missions import record
+from pipelines.services.missions.budgets import DISPATCHED
 from teams.services import events
 
 #: Questions of one mission that reach a person; more are refused unasked.
 MOST_QUESTIONS = 10
 
 State = ToolCall.State
+
+#: The kind of event that a question begins with.
+_DEFERRED = "tool_call.deferred"
 
 #: What a person's answer, or the lack of one, makes of a question.
 _ANSWERS = {
@@ -160,15 +164,24 @@ def expire_due() -> int:
     )
 
 
-def is_waiting(*, mission: Mission, since: datetime) -> bool:
-    """Whether a run that began then has ended because its worker asks, or asked, a person."""
-    calls = ToolCall.objects.filter(mission=mission)
-    return calls.filter(state=State.WAITING).exists() or calls.filter(asked_at__gte=since).exists()
+def is_waiting(*, mission: Mission) -> bool:
+    """Whether the mission's last run has asked a person, even one that was quick to answer.
+
+    By the order of the record, not by clocks: runs and questions may be of different hosts.
+    """
+    if ToolCall.objects.filter(mission=mission, state=State.WAITING).exists():
+        return True
+    noted = MissionEvent.objects.filter(mission=mission, kind__in=[DISPATCHED, _DEFERRED])
+    last = noted.order_by("-id").values_list("kind", flat=True).first()
+    return last == _DEFERRED
 
 
 def is_answered(stage_id: int) -> bool:
-    """Whether everything that this stage's worker has asked is answered."""
-    calls = ToolCall.objects.filter(mission__stage_id=stage_id, mission__status=Mission.Status.OPEN)
+    """Whether everything that this stage's worker has asked is answered.
+
+    Also where its mission was released meanwhile: nobody is left to wait for.
+    """
+    calls = ToolCall.objects.filter(mission__stage_id=stage_id)
     return calls.exists() and not calls.filter(state=State.WAITING).exists()
 
 
@@ -223,7 +236,7 @@ def _question(mission: Mission, call: deferral.Call, by: Asker) -> Answer:
     reason = f"the worker of {mission.command} asks whether it may use {call.tool}"
     asked.hold = holds.hold(request=request, reason=reason[:200])
     asked.save(update_fields=["hold"])
-    _note(asked, mission, "deferred", by=str(by))
+    _note(asked, mission, _DEFERRED, by=str(by))
     return Answer(False, "this needs the owner's yes: wait for it", interrupt=True)
 
 
@@ -249,12 +262,12 @@ def _move(
     moved = ToolCall.objects.filter(pk=call.pk, state=old).update(state=new, reason=said, **moment)
     if moved:
         call.state, call.reason = new, said
-        _note(call, mission, new.value, by=by)
+        _note(call, mission, f"tool_call.{new}", by=by)
     return bool(moved)
 
 
-def _note(call: ToolCall, mission: Mission, what: str, *, by: str) -> None:
-    kind, about = f"tool_call.{what}", record.subject(mission.pk)
+def _note(call: ToolCall, mission: Mission, kind: str, *, by: str) -> None:
+    about = record.subject(mission.pk)
     facts = {
         "tool": call.tool,
         "digest": call.digest,

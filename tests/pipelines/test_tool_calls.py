@@ -12,7 +12,6 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
 from approvals import selectors
 from approvals.exceptions import ApprovalSuperseded
@@ -88,7 +87,7 @@ def test_a_call_outside_its_own_tools_waits_for_a_person(worker: Worker) -> None
     hold = Hold.objects.get(kind="pipelines.tool-call")
     assert (hold.state, hold.requested_by) == ("waiting", str(worker.asker))
     assert worker.states() == ["waiting"]
-    assert tool_calls.is_waiting(mission=worker.mission, since=timezone.now())
+    assert tool_calls.is_waiting(mission=worker.mission)
     assert not tool_calls.is_answered(worker.stage.pk)
 
 
@@ -199,11 +198,15 @@ def test_the_stage_goes_on_once_everything_asked_is_answered(worker: Worker) -> 
 
 
 def test_an_answer_before_the_stage_waits_is_not_lost(worker: Worker) -> None:
+    assert not tool_calls.is_waiting(mission=worker.mission)
     worker.ask()
     worker.allow()
 
     assert worker.stage_status() == Stage.Status.CLAIMED
+    assert tool_calls.is_waiting(mission=worker.mission), "its run ended for a question"
     assert tool_calls.is_answered(worker.stage.pk)
+    missions.dispatch(mission=worker.mission)
+    assert not tool_calls.is_waiting(mission=worker.mission), "the next run has asked nothing"
 
 
 def test_nobody_answers_in_time_and_the_worker_is_told(worker: Worker, settings: Any) -> None:
@@ -276,6 +279,7 @@ def test_a_released_mission_keeps_no_stage_waiting(worker: Worker) -> None:
     missions.release(mission_id=worker.mission.pk, reason="stuck", by=OPERATOR)
 
     assert worker.stage_status() == Stage.Status.PENDING
+    assert tool_calls.is_answered(worker.stage.pk), "nor one that had not begun to wait"
 
 
 @pytest.mark.parametrize(

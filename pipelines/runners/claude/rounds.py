@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
-
 from guards.exceptions import CountersignError
 from guards.types import SYSTEM
 from pipelines import snapshots
@@ -57,14 +55,13 @@ class Work:
 
     def _round(self) -> RunResult | None:
         """One run; None when another round follows."""
-        began = timezone.now()
         directory = workplace.directory_of(self.job)
         before = snapshots.snapshot(directory)
         ended = self._run()
         came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
         self._count(came)
         self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
-        if came.asks and tool_calls.is_waiting(mission=self.mission, since=began):
+        if came.asks and tool_calls.is_waiting(mission=self.mission):
             self.place.keep_changed(self.changed)
             return RunResult(ok=False, waiting=True, usage=self._usage)
         handed_in = self.mission.results.filter(round=self.mission.round).first()
