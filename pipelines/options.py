@@ -118,6 +118,8 @@ def _of_program(use: _Use, depth: int) -> Iterator[_Use]:
         return
     start = scan.inner
     inner, rest = use.words[start], use.words[start + 1 :]
+    if not inner.startswith("/"):
+        raise _refusal(use, start, "name the program that it runs by its full path")
     fed = use.fed or use.program.feeds
     if fed and "--" not in rest:
         raise OptionNotAllowed(

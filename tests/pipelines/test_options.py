@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
+from guards.exceptions import BinaryNotAllowed
 from pipelines import arguments, options, specification
 from pipelines.exceptions import ArgumentInvalid, CommandNotRunnable, OptionNotAllowed
 from pipelines.models import Command
@@ -34,6 +36,11 @@ def programs(tmp_path: Path, settings) -> Path:
         (directory / name).chmod(0o755)
     settings.ALLOWED_BINARIES = [str(directory)]
     return directory
+
+
+def inside(line: str) -> list[str]:
+    """The words of a line; BIN is where programs lie."""
+    return line.replace("BIN", settings.ALLOWED_BINARIES[0]).split()
 
 
 def spec(binary: str, *words: str, args: list[dict[str, Any]] | None = None, **fields: Any):
@@ -66,9 +73,9 @@ ALLOWED = [
     "sed -n -e s/a/b/p -e $!d",
     "awk -F, {print$1}",
     "xargs -0 -n1",
-    "xargs -0 wc -l --",
-    "env LANG=C sort -r",
-    "timeout -k 1 5 git status",
+    "xargs -0 BIN/wc -l --",
+    "env LANG=C BIN/sort -r",
+    "timeout -k 1 5 BIN/git status",
     "jq -r --arg a b .title",
     "jq -nc {t:$ARGS.positional} --args",
     "python3 -I -c print(1) --anything",
@@ -87,7 +94,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize("line", ALLOWED)
 def test_what_is_on_the_list_is_allowed(line: str):
-    options.check(spec(*line.split()))
+    options.check(spec(*inside(line)))
 
 
 REFUSED = [
@@ -137,12 +144,14 @@ REFUSED = [
     ("awk -f /dev/stdin", 0),
     ("awk -l ext x", 0),
     ("xargs -I {} sh -c {}", 0),
-    ("xargs sh -c true", 0),
-    ("xargs wc -l", 0),
+    ("xargs BIN/sh -c true", 0),
+    ("xargs BIN/wc -l", 0),
     ("env -S sh", 0),
-    ("env git -c core.pager=sh log", 1),
-    ("env timeout 5 sh -s", 3),
-    ("timeout 5 curl -K x", 2),
+    ("env BIN/git -c core.pager=sh log", 1),
+    ("env BIN/timeout 5 BIN/sh -s", 3),
+    ("timeout 5 BIN/curl -K x", 2),
+    ("timeout 5 wc -l", 1),
+    ("env PATH=/tmp sort", 1),
     ("jq --rawfile a /etc/passwd .", 0),
     ("jq -rf x .", 0),
     ("jq . --arg a", 1),
@@ -175,9 +184,19 @@ REFUSED = [
 @pytest.mark.fault("exec-04")
 @pytest.mark.parametrize(("line", "index"), REFUSED)
 def test_what_is_not_on_the_list_is_refused_at_its_place(line: str, index: int):
-    binary, *words = line.split()
+    binary, *words = inside(line)
     place = f"fixed_args[{index}]" if index >= 0 else "binary"
     assert refusal(binary, *words) == place
+
+
+def test_a_program_inside_another_is_held_against_the_allow_list(tmp_path: Path):
+    (tmp_path / "evil").write_text("#!/bin/true\n")
+    (tmp_path / "evil").chmod(0o755)
+    with pytest.raises(BinaryNotAllowed):
+        options.check(spec("env", f"{tmp_path}/evil"))
+    with pytest.raises(BinaryNotAllowed):
+        options.check(spec(*inside("timeout 5 BIN/../evil")))
+    options.check(spec(*inside("timeout 5 BIN/../programs/wc -l")))
 
 
 def test_a_step_of_a_chain_is_named():
@@ -218,8 +237,8 @@ def test_a_program_under_a_listed_name_has_that_list_wherever_it_leads(programs:
         ("curl -o x", {"name": "conf", "type": "string"}, False),
         ("sh -c true", {"name": "anything", "type": "string"}, False),
         ("python3 x.py", {"name": "anything", "type": "string"}, False),
-        ("timeout 5 git log", {"name": "output", "type": "string"}, False),
-        ("timeout 5 git log", {"name": "since", "type": "string"}, True),
+        ("timeout 5 BIN/git log", {"name": "output", "type": "string"}, False),
+        ("timeout 5 BIN/git log", {"name": "since", "type": "string"}, True),
         ("wc", {"name": "anything", "type": "string"}, True),
         ("git log", WORD, True),
         ("git", WORD, False),
@@ -231,7 +250,7 @@ def test_a_program_under_a_listed_name_has_that_list_wherever_it_leads(programs:
         ("sh -c true", WORD, True),
         ("sh /srv/report.sh", WORD, True),
         ("python3 -c pass", WORD, True),
-        ("env sh -c true", WORD, True),
+        ("env BIN/sh -c true", WORD, True),
         ("env", WORD, False),
         ("timeout 5", WORD, False),
         ("xargs", WORD, False),
@@ -244,7 +263,7 @@ def test_a_program_under_a_listed_name_has_that_list_wherever_it_leads(programs:
     ],
 )
 def test_arguments_from_mail_are_never_options_off_the_list_nor_code(line, argument, allowed):
-    binary, *words = line.split()
+    binary, *words = inside(line)
     if allowed:
         options.check(spec(binary, *words, args=[argument]))
     else:
@@ -265,7 +284,7 @@ def test_arguments_from_mail_are_never_options_off_the_list_nor_code(line, argum
         ("sh -c true", "-c", False),
         ("sh -c true", "+o", False),
         ("perl -e 1", "-e", False),
-        ("env perl -e 1", "-e", False),
+        ("env BIN/perl -e 1", "-e", False),
         ("awk {print}", "FS=x", False),
         ("awk {print}", "a.txt", True),
         ("sendmail -oi", "|sh", False),
@@ -276,7 +295,7 @@ def test_arguments_from_mail_are_never_options_off_the_list_nor_code(line, argum
     ],
 )
 def test_even_behind_a_double_dash_a_word_must_be_data(line, value, allowed):
-    binary, *words = line.split()
+    binary, *words = inside(line)
     command = spec(binary, *words, args=[WORD], end_of_options=True)
     supplied = spec(binary, *words, args=[WORD | {"from_pipe": "/data"}], end_of_options=True)
     if allowed:
