@@ -32,6 +32,13 @@ class Refused(CountersignError):
     status = 403
 
 
+class ForeignHost(Refused):
+    """This installation does not answer to that host name: it is not in ALLOWED_HOSTS."""
+
+    code = "foreign-host"
+    status = 421
+
+
 class InvalidInput(CountersignError):
     """A value is not acceptable."""
 

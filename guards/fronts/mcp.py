@@ -63,7 +63,6 @@ class Answer:
 
 
 _tools: dict[str, Tool] = {}
-_arguments: dict[str, type[BaseModel]] = {}
 
 
 def register_tool(tool: Tool) -> None:
@@ -76,7 +75,6 @@ def register_tool(tool: Tool) -> None:
     if _tools.get(tool.name, tool).handler is not tool.handler:
         raise ValueError(f"there is a tool {tool.name!r} already")
     _tools[tool.name] = tool
-    _arguments[tool.name] = _model_of(tool)
 
 
 def tools() -> list[Tool]:
@@ -89,9 +87,10 @@ def tools_for(token: ApiToken) -> list[Tool]:
     return [tool for tool in tools() if _may_call(token, tool)]
 
 
+@functools.cache
 def input_schema(tool: Tool) -> dict[str, Any]:
     """The JSON Schema of a tool's arguments; what is not named there is refused."""
-    schema = _arguments[tool.name].model_json_schema()
+    schema = _model_of(tool).model_json_schema()
     schema.pop("title", None)
     for described in schema.get("properties", {}).values():
         described.pop("title", None)
@@ -140,6 +139,7 @@ def _permitted(token: ApiToken, name: str) -> Tool:
     return tool
 
 
+@functools.cache
 def _model_of(tool: Tool) -> type[BaseModel]:
     """The strict model of a handler's arguments: no other names, no types turned into others."""
     hints = typing.get_type_hints(tool.handler, include_extras=True)
@@ -153,7 +153,7 @@ def _model_of(tool: Tool) -> type[BaseModel]:
 
 def _read(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as the handler takes them; InvalidInput names the field (sister-36)."""
-    model = _arguments[tool.name]
+    model = _model_of(tool)
     try:
         text = json.dumps(arguments, allow_nan=False)
         read = model.model_validate_json(text)

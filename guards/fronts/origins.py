@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from guards.exceptions import NotAuthenticated, Refused
+from guards.exceptions import ForeignHost, NotAuthenticated, Refused
 from guards.types import Refusal
 
 
@@ -26,7 +26,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
 
 
 def require_ours(headers: Mapping[str, str]) -> None:
-    """Refuse a host that is not ours (`ALLOWED_HOSTS`), and a page that came from elsewhere.
+    """ForeignHost for a host that is not ours, Refused for a page that came from elsewhere.
 
     Programs send no Origin. A browser does: it is this very host's, or one of
     `CSRF_TRUSTED_ORIGINS`.
@@ -34,7 +34,7 @@ def require_ours(headers: Mapping[str, str]) -> None:
     host, origin = headers.get("host", ""), headers.get("origin")
     domain, _ = split_domain_port(host)
     if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
-        raise Refused(
+        raise ForeignHost(
             f"this installation does not answer to {host[:100]!r}", rule=Refusal.FOREIGN_HOST
         )
     if origin is not None and not _is_ours(origin, host):

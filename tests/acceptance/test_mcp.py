@@ -87,7 +87,7 @@ async def over_http(installation: Installation, url: str, full: str, mail: str) 
         refused = await http_mail.post(f"{url}/mcp", json={})
         assert (refused.status_code, refused.json()["rule"]) == (401, "token-revoked")
         foreign = await http_full.post(f"{url}/mcp", json={}, headers={"host": "evil.test"})
-        assert (foreign.status_code, foreign.json()["rule"]) == (403, "foreign-host")
+        assert (foreign.status_code, foreign.json()["rule"]) == (421, "foreign-host")
 
 
 async def over_stdio(installation: Installation, secret: str) -> None:
@@ -106,6 +106,8 @@ async def over_stdio(installation: Installation, secret: str) -> None:
         assert (made.is_error, made.structured_content["field"]) == (True, "limit")
         revoke(installation, "full")
         assert await rule(client, "list_contacts") == "token-revoked"
+        with pytest.raises(MCPError):
+            await client.list_tools(cache_mode="bypass")
 
 
 async def test_real_clients_over_http_and_stdio(installation: Installation) -> None:

@@ -165,7 +165,7 @@ def test_only_our_own_hosts_are_answered_for(settings: Any, host: str, rule: str
     if rule is None:
         assert response.status_code == 200
     else:
-        assert rule_of(response) == (403, rule)
+        assert rule_of(response) == (421, rule)
 
 
 @pytest.mark.fault("W12")
