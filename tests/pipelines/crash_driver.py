@@ -57,6 +57,7 @@ def furnish(directory: Path, keys: Any) -> None:
     from approvals.services import artifacts
     from pipelines.services import rules
     from teams.services import checkpoints
+    from tests.guards.factories import ContactFactory, PermissionFactory
     from tests.pipelines.factories import OPERATOR, Desk, Owner, script
 
     artifacts.ensure_key()
@@ -67,7 +68,10 @@ def furnish(directory: Path, keys: Any) -> None:
         owner.install(name, binary=script(directory, name, lines))
     calls = [{"command": "first"}, {"command": "second"}]
     rules.save_rule(name="work", match="work", calls=calls, by=OPERATOR)
-    Desk(keys.alice).message("work")
+    desk = Desk(keys.alice)
+    bob = ContactFactory(address="bob@example.net")
+    PermissionFactory(identity=desk.identity, contact=bob, write=True)
+    desk.message("work")
 
 
 class CountingSubmission:
@@ -222,6 +226,11 @@ def work(directory: Path, name: str, point: dict[str, Any]) -> None:
 
         Rule.objects.update(calls=[{"command": "ask", "args": {}}])
         ask(directory, name, point)
+    if point.get("sends"):
+        from pipelines.models import Rule
+
+        send = {"command": "send", "args": {"to": "bob@example.net", "subject": "For you"}}
+        Rule.objects.update(calls=[{"command": "first", "args": {}}, send])
     message = Message.objects.get()
     arm(point)
     tasks.take_in(message.pk)

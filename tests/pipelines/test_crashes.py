@@ -25,6 +25,7 @@ WAITING = ("waiting_approval", ["first", "second"], [])
 UNASKED = ("interrupted", [], ["fixed"])
 ASKED_IN_VAIN = ("interrupted", ["ask"], ["fixed"])
 ASKED_AND_DONE = ("completed", ["ask", "ask"], ["an answer\n"])
+MAIL_TO_BOB = "result of first\n"
 
 #: point → (when the kill comes, what must be left: status, what ran, what was sent)
 POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
@@ -68,6 +69,25 @@ POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
     "before-the-answer-is-committed": ({"before": "stage.pending", "asks": True}, ASKED_AND_DONE),
     "answered": ({"after": "stage.pending", "asks": True}, ASKED_AND_DONE),
     "reply-held": ({"after": "hold.opened", "policy": "approve"}, WAITING),
+    "send-drafted": ({"after": "outbound.composed", "sends": True}, FIXED_1),
+    "send-has-its-intent": ({"after": "effect.intent", "sends": True}, FIXED_1),
+    "send-marked": ({"after": "effect.marked", "sends": True}, FIXED_1),
+    "send-contact-returned": (
+        {"signal": "contact_returned", "sends": True},
+        ("interrupted", ["first"], [MAIL_TO_BOB, "fixed"]),
+    ),
+    "send-on-record": (
+        {"after": "effect.accepted", "sends": True},
+        ("interrupted", ["first"], [MAIL_TO_BOB, "fixed"]),
+    ),
+    "send-held": (
+        {"after": "hold.opened", "policy": "approve", "sends": True},
+        ("interrupted", ["first"], []),
+    ),
+    "send-waits": (
+        {"after": "stage.waiting_approval", "policy": "approve", "sends": True},
+        ("waiting_approval", ["first"], []),
+    ),
 }
 
 
