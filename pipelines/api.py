@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -120,17 +120,6 @@ def list_commands(
     )
     items = [CommandOut.of(row) for row in page.items]
     return CommandPage(items=items, next_cursor=page.next_cursor)
-
-
-@router.get(
-    "/schemas/command-1.json",
-    auth=None,
-    response=dict[str, Any],
-    summary="The published form of a command",
-)
-def command_schema(request: HttpRequest) -> dict[str, Any]:
-    """The JSON Schema of `command/1`, for editors and whoever writes commands. Needs no token."""
-    return selectors.command_schema()
 
 
 @router.get("/rules", response={200: list[RuleOut], **ERRORS}, summary="The planning rules")

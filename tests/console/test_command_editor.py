@@ -208,7 +208,7 @@ def test_the_check_is_a_post_with_a_token(console: Client, operator, owner):
 
 
 def test_the_form_of_a_command_is_published(client: Client):
-    answer = client.get("/api/v1/schemas/command-1.json")
+    answer = client.get("/schemas/command-1.json")
     assert answer.status_code == 200
     root = Path(__file__).parents[2]
     assert answer.json() == json.loads((root / "pipelines/command.schema.json").read_text())
