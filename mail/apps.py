@@ -17,10 +17,10 @@ EVENT_KINDS = {
     "account.enabled": "Account {account} was switched on by {actor}.",
     "account.failing": "Account {account} cannot be read: {error}.",
     "account.recovered": "Account {account} works again.",
-    "outbound.composed": "A reply was written.",
-    "outbound.held": "A reply waits for a person.",
-    "outbound.queued": "A reply waits for its turn: the hourly cap is reached.",
-    "outbound.settled": "A reply is {status}.",
+    "outbound.composed": "An outgoing message was written.",
+    "outbound.held": "An outgoing message waits for a person.",
+    "outbound.queued": "An outgoing message waits for its turn: the hourly cap is reached.",
+    "outbound.settled": "An outgoing message is {status}.",
 }
 
 

@@ -212,6 +212,15 @@ class AttachmentOut(Schema):
         )
 
 
+class OutboundFileOut(Schema):
+    """A file that leaves with a message: its digest, never its bytes."""
+
+    name: str = Field(examples=["02-report.pdf"])
+    type: str = Field(examples=["application/pdf"])
+    size: int
+    sha256: str
+
+
 class OutboundOut(Schema):
     """One outgoing message and what became of it."""
 
@@ -223,6 +232,7 @@ class OutboundOut(Schema):
     in_reply_to: int | None
     origin: str
     automatic: bool
+    files: list[OutboundFileOut]
     status: str
     reason: str
     created_at: datetime
@@ -240,6 +250,15 @@ class OutboundOut(Schema):
             in_reply_to=row.in_reply_to_id,
             origin=f"{row.origin_type}:{row.origin_id}",
             automatic=row.automatic,
+            files=[
+                OutboundFileOut(
+                    name=REDACTED if covered else file.name,
+                    type=file.type,
+                    size=file.size,
+                    sha256=file.sha256,
+                )
+                for file in row.files.all()
+            ],
             status=row.status,
             reason=row.reason,
             created_at=row.created_at,

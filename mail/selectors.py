@@ -163,9 +163,8 @@ def message_for(token: ApiToken, message_id: int) -> Readable:
 
 def outbound_for(token: ApiToken) -> QuerySet[Outbound]:
     """What was written for the accounts of a token's identity, or all."""
-    return Outbound.objects.select_related("account", "in_reply_to__account").filter(
-        account__identity__in=identities_for(token)
-    )
+    rows = Outbound.objects.select_related("account", "in_reply_to__account")
+    return rows.prefetch_related("files").filter(account__identity__in=identities_for(token))
 
 
 def answers_to_the_covered(rows: Iterable[Outbound]) -> frozenset[object]:

@@ -8,10 +8,17 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from approvals.services import holds
+from guards.models import Identity
+from guards.services import contacts, permissions
+from guards.types import SYSTEM, Asker, Rwx, Subject
 from mail.gateways import blobs
-from mail.models import Outbound, OutboundFile
+from mail.models import Account, Outbound, OutboundFile
+from mail.services import outbound
+from mail.types import Enclosure
 from tests.console.sample import Sample
 
+OLGA = Asker("operator", "olga")
 CONTENT = b"<script>alert(1)</script>"
 
 
@@ -68,3 +75,37 @@ def test_bytes_that_are_not_what_was_bound_are_not_shown(console: Client, file: 
     OutboundFile.objects.filter(pk=file.pk).update(sha256="0" * 64)
 
     assert console.get(address(file)).status_code == 404
+
+
+def test_a_new_message_that_waits_shows_its_files_and_that_it_answers_nothing(
+    console: Client, sample: Sample, operator
+):
+    account = Account.objects.exclude(smtp_host="").order_by("pk")[0]
+    Identity.objects.filter(pk=account.identity_id).update(reply_policy="approve")
+    contact = contacts.add_contact(address="bob@example.net", by=OLGA)
+    permissions.grant(identity=account.identity, contact=contact, rwx=Rwx.parse("-w-"), by=OLGA)
+    draft = outbound.draft_new(
+        account=account,
+        to="bob@example.net",
+        subject="The chart",
+        text="Here.\n",
+        origin=Subject("pipelines.send", "17"),
+        files=[Enclosure("chart.png", "image/png", b"png")],
+    )
+    held = outbound.submit(outbound_id=draft.pk, asker=SYSTEM)
+    approval = holds.open_for_review(hold_id=held.hold_id, by=OLGA)
+
+    pages = {
+        name: console.get(reverse(f"admin:{name}", args=[key])).content.decode()
+        for name, key in (
+            ("mail_outbound_change", held.pk),
+            ("approvals_hold_change", held.hold_id),
+            ("approvals_approval_change", approval.pk),
+        )
+    }
+
+    review = pages["approvals_approval_change"]
+    assert "chart.png" in review
+    assert hashlib.sha256(b"png").hexdigest()[:16] in review
+    assert "The chart" in review and "bob@example.net" in review
+    assert "chart.png" in pages["mail_outbound_change"]

@@ -14,6 +14,7 @@ from guards.types import SYSTEM, Subject
 from mail.models import Message
 from mail.schemas import REDACTED
 from mail.services import messages, outbound, polling
+from mail.types import Enclosure
 from tests.mail.factories import OPERATOR, AccountFactory, make_contact, make_mail
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +104,7 @@ def test_outgoing_mail_shows_what_became_of_it(inbox):
         text="Yes.\n",
         origin=Subject("pipelines.pipeline", str(uuid.uuid4())),
         executes=True,
+        files=[Enclosure("report.pdf", "application/pdf", b"%PDF")],
     )
     outbound.submit(outbound_id=draft.pk, asker=SYSTEM)
     (shown,) = answer(caller(), "outbound")["items"]
@@ -111,6 +113,7 @@ def test_outgoing_mail_shows_what_became_of_it(inbox):
         "smtp-250",
         ["reader@example.org"],
     )
+    assert [(file["name"], file["size"]) for file in shown["files"]] == [("report.pdf", 4)]
     assert answer(caller(), "outbound?status=unknown")["items"] == []
 
 
@@ -127,8 +130,11 @@ def test_a_reply_does_not_tell_the_subject_of_mail_that_may_not_be_read(
         text="Done.\n",
         origin=Subject("pipelines.pipeline", str(uuid.uuid4())),
         executes=True,
+        files=[Enclosure("secret plan.pdf", "application/pdf", b"%PDF")],
     )
-    assert [one["subject"] for one in answer(caller(), "outbound")["items"]] == [subject]
+    (shown,) = answer(caller(), "outbound")["items"]
+    assert shown["subject"] == subject
+    assert (shown["files"][0]["name"] == REDACTED) is (subject == REDACTED)
 
 
 def test_without_the_scope_nothing_is_shown(inbox):
