@@ -97,6 +97,7 @@ def _stage(stage: Stage) -> dict[str, object]:
         "exit_code": stage.exit_code,
         "error": stage.error or None,
         "usage": stage.usage,
+        "retriable": stage.retriable,
         "argv": stage.argv,
         **_times(stage, "started_at", "finished_at"),
     }

@@ -120,7 +120,7 @@ def _watch(pipeline: Pipeline, finished: threading.Event) -> None:
 
 
 def _seconds() -> int:
-    return int(settings.ACKNOWLEDGE_AFTER_SECONDS)
+    return max(0, int(settings.ACKNOWLEDGE_AFTER_SECONDS))
 
 
 def _unanswered(now: datetime) -> QuerySet[Pipeline]:

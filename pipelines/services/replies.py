@@ -84,6 +84,9 @@ def send_notice(pipeline: Pipeline) -> None:
     Never beside a reply that may have left: a draft takes the fixed text, a reply that was given up
     before its contact gets a successor, anything else is left alone.
     """
+    pipeline.refresh_from_db(fields=["notice_due", "resumptions", "status"])
+    if not pipeline.notice_due:
+        return
     origin = _origin_of_notice(pipeline)
     if origin is not None:
         try:

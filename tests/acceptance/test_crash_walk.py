@@ -40,9 +40,8 @@ PLANNING_POINTS = (
     "pipelines.services.intake:_write:after",
     "pipelines.services.intake:take_in:after",
     "pipelines.services.claims:claim_pipeline:after",
-    "pipelines.services.stages:claim:after",
-    "pipelines.services.stages:start:before",
-    "pipelines.services.stages:start:after",
+    "pipelines.services.stages:claim_and_start:before",
+    "pipelines.services.stages:claim_and_start:after",
     "pipelines.services.execution:_record_end:before",
     "pipelines.services.execution:_record_end:after",
 )

@@ -259,3 +259,18 @@ def test_it_goes_on_with_the_pipe_that_the_stage_before_left(desk, server, owner
     assert dict(pipeline.stages.values_list("command", "attempt")) == {
         "greet": 1, "count": 2, "reply": 1
     }  # fmt: skip
+
+
+def test_a_notice_that_was_due_is_not_sent_once_the_pipeline_goes_on(desk, server):
+    pipeline = planned(desk)
+    assert claims.claim_pipeline(pipeline.pk) is not None
+    recovery.interrupt(pipeline=Pipeline.objects.get(pk=pipeline.pk))
+    as_the_sweep_read_it = Pipeline.objects.select_related("identity").get(pk=pipeline.pk)
+    assert as_the_sweep_read_it.notice_due
+
+    control.resume(pipeline_id=pipeline.pk, by=OPERATOR)
+    replies.send_notice(as_the_sweep_read_it)
+
+    assert server.submissions == 0
+    assert execution.run(pipeline_id=pipeline.pk).status == "completed"
+    assert texts(server) == [COUNTED]
