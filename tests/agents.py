@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ class Agent:
     async def open(self) -> AsyncIterator[Client]:
         """A session over HTTP with a server of its own."""
         headers = {"authorization": f"Bearer {self.secret}"}
-        transport = httpx2.ASGITransport(app=McpApplication())
+        transport = httpx2.ASGITransport(app=McpApplication(nullcontext))
         async with (
             httpx2.AsyncClient(transport=transport, headers=headers) as http,
             Client(streamable_http_client(URL, http_client=http), mode=self.mode) as client,
@@ -108,7 +108,7 @@ def send(
     content = body if isinstance(body, bytes) else json.dumps(WHOAMI if body is None else body)
 
     async def run() -> httpx2.Response:
-        server = McpApplication()
+        server = McpApplication(nullcontext)
 
         async def house(scope: Any, receive: Any, send: Any) -> None:
             await (server if scope["path"] == "/mcp" else application)(scope, receive, send)

@@ -121,7 +121,6 @@ OPEN: dict[int, str] = {
     6: "There is one version of the parser so far; reading the whole store again with a second one "
     "comes with it. Its number is kept with each message, and each verdict's with the verdict.",
     9: "The suite runs on one Python at a time; the reading of From uses none of its parsers.",
-    10: "The MCP front comes with a later version and has to give the same answers.",
     15: "Agent sessions come with a later version. Nothing of theirs runs until then.",
     17: "No model plans or writes yet, so there is none that could obey. What is held: planted "
     "text changes neither the verdict nor the text that rules see.",

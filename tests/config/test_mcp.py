@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from config.mcp import MOST_BYTES
+from config.mcp import MOST_BYTES, Threads
 from guards.models import ApiToken
 from guards.services import identities, tokens
 from guards.types import SYSTEM, Subject
@@ -124,8 +126,6 @@ def end_by_switching_off(token: ApiToken) -> None:
 def test_a_token_that_ends_during_a_session_is_refused_at_its_next_call(
     end: Any, rule: str
 ) -> None:
-    from asgiref.sync import sync_to_async
-
     token, secret = tokens.mint(
         label="agent", scopes=["contacts:read"], identity=IdentityFactory(), by=OPERATOR
     )
@@ -328,6 +328,33 @@ def test_ten_calls_at_once_are_all_answered() -> None:
         return await asyncio.gather(*(client.call_tool("whoami", {}) for _ in range(10)))
 
     assert [made.is_error for made in agent().during(at_once)] == [False] * 10
+
+
+async def test_no_more_calls_are_worked_on_than_there_are_threads() -> None:
+    threads, inside, most, used = Threads(2), 0, 0, set()
+
+    async def call() -> None:
+        nonlocal inside, most
+        async with threads():
+            inside += 1
+            most = max(most, inside)
+            used.add(await sync_to_async(threading.get_ident)())
+            used.add(await sync_to_async(threading.get_ident)())
+            inside -= 1
+
+    await asyncio.gather(*(call() for _ in range(7)))
+    assert (most, len(used)) == (2, 2)
+    assert threading.get_ident() not in used
+
+
+async def test_a_call_that_fails_gives_its_thread_back() -> None:
+    threads = Threads(1)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            async with threads():
+                raise RuntimeError
+    async with threads():
+        pass
 
 
 # --- On standard input and output -----------------------------------------------------------------
