@@ -280,7 +280,10 @@ def _workplace(spec: CommandSpec, directory: Path) -> Path:
 def _run_started(run: _Run, stage: Stage, work: _Work) -> bool:
     facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
     stage_starting.send(**facts)
-    result = work.runner.run(work.job)
+    try:
+        result = work.runner.run(work.job)
+    except CountersignError as error:
+        result = RunResult(ok=False, error=_sentence(error))
     stage_returned.send(**facts)
     if result.waiting:
         _wait(run, stage, result)
