@@ -7,17 +7,20 @@ STARTTLS with SMTP over STARTTLS and implicit TLS.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.acceptance import world
+from tests.keys import Key
 from tests.servers import DovecotServer, Installation, SmtpServer
 from tests.servers.dovecot import PASSWORD
 from tests.servers.presence import missing, wait_until
+from tests.servers.smtp import Accepted
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
@@ -39,6 +42,39 @@ answer = {
 """
 
 
+_PDF = b"%PDF-1.7\n" + bytes(range(256)) * 40
+_FILES = '{"data": {"copied": true}, "files": [{"path": "02-report.pdf"}, {"path": "copy.pdf"}]}'
+_FILE_COMMANDS: tuple[dict[str, Any], ...] = (
+    {
+        "schema": "command/1",
+        "name": "copy",
+        "serial": 1,
+        "runner": "cli",
+        "mode": "passthrough",
+        "binary": "cp",
+        "args": [
+            {"name": "from", "type": "string", "position": 0, "from_pipe": "/files/0/path"},
+            {"name": "to", "type": "string", "position": 1},
+        ],
+    },
+    {
+        "schema": "command/1",
+        "name": "both",
+        "serial": 1,
+        "runner": "cli",
+        "binary": "printf",
+        "fixed_args": ["%s", _FILES],
+        "files": True,
+        "output_schema": {"type": "object", "required": ["copied"]},
+    },
+)
+_FILE_RULE = {
+    "name": "copy",
+    "match": "copy",
+    "calls": [{"command": "copy", "args": {"to": "copy.pdf"}}, {"command": "both", "args": {}}],
+}
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "sqlite":
@@ -54,7 +90,13 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
 def house(short_directory: Path, database_url: str, keys) -> Iterator[Installation]:
     environment = world.owner_environment(keys.owner, short_directory)
     with Installation(short_directory, database_url=database_url, **environment) as made:
-        world.build(made, owner=keys.owner, sender=keys.alice)
+        world.build(
+            made,
+            owner=keys.owner,
+            sender=keys.alice,
+            commands=(*world.COMMANDS, *_FILE_COMMANDS),
+            rules=(*world.RULES, _FILE_RULE),
+        )
         yield made
 
 
@@ -86,23 +128,46 @@ def test_a_mail_is_answered_over_every_kind_of_tls(
         message_id, raw = world.signed_request(keys.alice, number)
         sent[number] = message_id
         dovecot.append(user, raw)
-    wait_until(lambda: len(smtp_server.accepted) >= len(users), "the replies", 90)
+    dovecot.append(users["account-0"], _with_attachment(keys.alice))
+    wait_until(lambda: len(smtp_server.accepted) > len(users), "the replies", 90)
     for user in users.values():
         wait_until(lambda user=user: dovecot.messages(user, "Sent"), "the copy in Sent", 60)
 
     assert worker.stop() == 0, worker.output()
     assert watcher.stop() == 0, watcher.output()
-    _check_replies(smtp_server, sent)
-    _check_records(house, smtp_server, len(users))
+    by_subject = {_subject(accepted): accepted for accepted in smtp_server.accepted}
+    _check_reply_with_files(by_subject.pop("Re: A copy"), house)
+    _check_replies(by_subject.values(), sent)
+    _check_records(house, smtp_server, len(users) + 1)
     for user in users.values():
-        [filed] = dovecot.messages(user, "Sent")
-        assert filed in [accepted.content for accepted in smtp_server.accepted]
+        filed = dovecot.messages(user, "Sent")
+        assert filed
+        assert set(filed) <= {accepted.content for accepted in smtp_server.accepted}
 
 
-def _check_replies(smtp_server: SmtpServer, sent: dict[int, str]) -> None:
+def _with_attachment(sender: Key) -> bytes:
+    _, raw = world.signed_mail(
+        sender, "please copy", subject="A copy", attachments=[("../report.pdf", _PDF)]
+    )
+    return raw
+
+
+def _subject(accepted: Accepted) -> str:
+    return str(message_from_bytes(accepted.content, policy=default)["Subject"])
+
+
+def _check_reply_with_files(accepted: Accepted, house: Installation) -> None:
+    """The attachment and its copy came back, and the directory has gone with the pipeline."""
+    reply = message_from_bytes(accepted.content, policy=default)
+    files = {part.get_filename(): part.get_content() for part in reply.iter_attachments()}
+    assert files == {"02-report.pdf": _PDF, "copy.pdf": _PDF}
+    assert list((house.directory / "pipelines").iterdir()) == []
+
+
+def _check_replies(replies: Iterable[Accepted], sent: dict[int, str]) -> None:
     factors = {1001: "7 11 13", 1002: "2 3 167", 1003: "17 59", 1004: "2 2 251"}
     answered = set()
-    for accepted in smtp_server.accepted:
+    for accepted in replies:
         reply = message_from_bytes(accepted.content, policy=default)
         number = int(str(reply["Subject"]).rsplit(" ", 1)[1])
         answered.add(number)

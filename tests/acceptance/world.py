@@ -16,7 +16,7 @@ from tests.servers import Installation
 AGENT = "agent@house.example"
 SENDER = "olga@example.org"
 
-_COMMANDS: tuple[dict[str, Any], ...] = (
+COMMANDS: tuple[dict[str, Any], ...] = (
     {
         "schema": "command/1",
         "name": "factor",
@@ -39,7 +39,7 @@ _COMMANDS: tuple[dict[str, Any], ...] = (
     },
 )
 
-_RULES: tuple[dict[str, Any], ...] = (
+RULES: tuple[dict[str, Any], ...] = (
     {
         "name": "factor",
         "kind": "regex",
@@ -103,8 +103,8 @@ def build(
     *,
     owner: Key,
     sender: Key,
-    commands: Sequence[Mapping[str, Any]] = _COMMANDS,
-    rules: Sequence[Mapping[str, Any]] = _RULES,
+    commands: Sequence[Mapping[str, Any]] = COMMANDS,
+    rules: Sequence[Mapping[str, Any]] = RULES,
     secrets: Mapping[str, str] = {},
 ) -> None:
     """Identity, contact with its pinned key, commands signed by the owner, rules."""
@@ -169,7 +169,14 @@ def signed_request(sender: Key, number: int) -> tuple[str, bytes]:
     )
 
 
-def signed_mail(sender: Key, text: str, *, subject: str, references: str = "") -> tuple[str, bytes]:
+def signed_mail(
+    sender: Key,
+    text: str,
+    *,
+    subject: str,
+    references: str = "",
+    attachments: Sequence[tuple[str, bytes]] = (),
+) -> tuple[str, bytes]:
     """A signed mail to the agent; its Message-ID and its bytes."""
     message_id = f"<{uuid.uuid4()}@example.org>"
     head = EmailMessage(policy=SMTP)
@@ -182,6 +189,12 @@ def signed_mail(sender: Key, text: str, *, subject: str, references: str = "") -
     head["MIME-Version"] = "1.0"
     lines = "\r\n".join(f"@agent {text}".splitlines())
     part = f"Content-Type: text/plain; charset=utf-8\r\n\r\n{lines}\r\n".encode()
+    if attachments:
+        whole = EmailMessage(policy=SMTP)
+        whole.set_content(f"{lines}\r\n")
+        for name, content in attachments:
+            whole.add_attachment(content, maintype="application", subtype="pdf", filename=name)
+        part = whole.as_bytes()
     signature = sign_detached(sender, part, hash="SHA256").replace(b"\n", b"\r\n")
     raw = (
         head.as_bytes().rstrip(b"\r\n")
