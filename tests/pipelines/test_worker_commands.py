@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from pathlib import Path
 from uuid import uuid4
 
@@ -381,7 +382,10 @@ def test_the_sweep_removes_directories_of_missions_that_have_ended(settings, tmp
     open_one = MissionDesk().admit()
     for name in (str(open_one.pk), str(uuid4()), "notes"):
         (tmp_path / name).mkdir()
-    assert lodging.sweep() == 1
+    deep = tmp_path / str(uuid4())
+    subprocess.run(["mkdir", "-p", f"{deep}/{'d/' * 50}"], check=True)
+    deep.chmod(0o000)
+    assert lodging.sweep() == 2
     assert {entry.name for entry in tmp_path.iterdir()} == {str(open_one.pk), "notes"}
     settings.MISSIONS_DIR = tmp_path / "not there"
     assert lodging.sweep() == 0

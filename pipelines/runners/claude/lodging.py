@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import structlog
 from django.conf import settings
 
 from guards.exceptions import CountersignError
+from pipelines import filing
 from pipelines.models import Mission
 
 log = structlog.get_logger(__name__)
@@ -89,7 +89,7 @@ class Lodging:
             return set()
 
     def keep_changed(self, paths: Iterable[str]) -> None:
-        """Note them for the run that goes on later: the gate looks at all of them."""
+        """Note them for a run that goes on later: the gate looks at all of them."""
         _write(self._changed, json.dumps(sorted(paths)))
 
     @property
@@ -103,8 +103,10 @@ def of(mission_id: UUID) -> Lodging:
 
 
 def clear(mission_id: UUID) -> None:
-    """Remove it; what cannot be removed is left to the sweep."""
-    shutil.rmtree(of(mission_id).root, ignore_errors=True)
+    """Remove it, whatever its worker has left in it; what cannot be is left to the sweep."""
+    root = of(mission_id).root
+    if root.is_dir():
+        _remove(root)
 
 
 def sweep() -> int:
@@ -117,9 +119,16 @@ def sweep() -> int:
     living = Mission.objects.filter(pk__in=named, status=Mission.Status.OPEN)
     kept = {str(pk) for pk in living.values_list("pk", flat=True)}
     gone = [entry for name, entry in named.items() if name not in kept]
-    for entry in gone:
-        shutil.rmtree(entry, ignore_errors=True)
-    return sum(not entry.exists() for entry in gone)
+    return sum(_remove(entry) for entry in gone)
+
+
+def _remove(directory: Path) -> bool:
+    try:
+        filing.empty(directory, and_itself=True)
+    except (CountersignError, OSError) as error:
+        log.warning("a mission's directory stays", directory=str(directory), detail=str(error))
+        return False
+    return True
 
 
 def _is_id(name: str) -> bool:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from guards.exceptions import CountersignError
+from guards.services.units import unit_of_work
 from guards.types import SYSTEM
 from pipelines import snapshots
 from pipelines.exceptions import GateRefused
@@ -54,16 +53,22 @@ class Work:
                 return result
 
     def _round(self) -> RunResult | None:
-        """One run; None when another round follows."""
+        """One run, and what it comes to in one transaction; None when another round follows."""
         directory = workplace.directory_of(self.job)
         before = snapshots.snapshot(directory)
         ended = self._run()
-        came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
-        self._count(came)
         self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
-        if came.asks and tool_calls.is_waiting(mission=self.mission):
-            self.place.keep_changed(self.changed)
-            return RunResult(ok=False, waiting=True, usage=self._usage)
+        self.place.keep_changed(self.changed)
+        came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
+        with unit_of_work():
+            self._count(came)
+            if came.asks and tool_calls.is_waiting(mission=self.mission):
+                missions.end_run(mission=self.mission)
+                return RunResult(ok=False, waiting=True, usage=self._usage)
+            return self._ended(ended, came)
+
+    def _ended(self, ended: Ended, came: Outcome) -> RunResult | None:
+        """The end of a run that waits for nobody."""
         handed_in = self.mission.results.filter(round=self.mission.round).first()
         if not came.ok:
             half = handed_in is not None and ended.stream.result is None
@@ -74,30 +79,23 @@ class Work:
         return self._judged(ended, came, handed_in)
 
     def _run(self) -> Ended:
-        """Dispatch, start, wait; the token ends with it."""
+        """Dispatch, start, wait. Where nothing could be started, nothing was spent."""
         resumes = bool(self.mission.session_id)
         session = self.mission.session_id or str(uuid.uuid4())
-        with self._token(session) as token:
-            entrance = Entrance(
-                token=token,
-                session=session,
-                prompt=self._prompt(resumes),
-                usd=float(self.mission.max_usd - self.mission.usd),
-                seconds=max(1.0, self.ends_at - time.monotonic()),
-                resumes=resumes,
-            )
-            return running.run(self.job, self.place, entrance)
-
-    @contextmanager
-    def _token(self, session: str) -> Iterator[str]:
-        self.mission, secret = missions.dispatch(mission=self.mission, session_id=session)
+        self.mission, token = missions.dispatch(mission=self.mission, session_id=session)
+        entrance = Entrance(
+            token=token,
+            session=session,
+            prompt=self._prompt(resumes),
+            usd=float(self.mission.max_usd - self.mission.usd),
+            seconds=max(1.0, self.ends_at - time.monotonic()),
+            resumes=resumes,
+        )
         try:
-            yield secret
+            return running.run(self.job, self.place, entrance)
         except CountersignError:
-            missions.record_cost(mission=self.mission, usd=0.0, turns=0)  # nothing was started
+            missions.record_cost(mission=self.mission, usd=0.0, turns=0)
             raise
-        finally:
-            missions.end_run(mission=self.mission)
 
     def _prompt(self, resumes: bool) -> str:
         said = ""
