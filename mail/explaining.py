@@ -248,7 +248,7 @@ def _key(content: bytes) -> tuple[str, bytes]:
     return key.fingerprint, key.binary
 
 
-def _has_database() -> bool:
+def has_database() -> bool:
     """Whether there is anything to ask; a missing or empty SQLite file stays as it is."""
     name = str(connection.settings_dict["NAME"])
     if connection.vendor != "sqlite" or ":memory:" in name or "mode=memory" in name:
@@ -263,7 +263,7 @@ def _stored(email: str | None, *, whole: bool) -> _Stored:
     `whole` asks for more than the identity: the book, our own addresses, what a restore stamped.
     """
     try:
-        if not _has_database():
+        if not has_database():
             return _Stored()
         known = selectors.identity_by_email(email) if email else selectors.default_identity()
         if not whole:

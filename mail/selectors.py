@@ -87,6 +87,7 @@ def judged_file(raw: bytes, *, setting: explaining.Setting) -> JudgedFile:
 
 #: What `judged_file` rests on: the options of `explain`.
 file_setting = explaining.build_setting
+has_database = explaining.has_database
 
 
 def surroundings(account: Account, *, now: datetime | None = None) -> admission.Surroundings:

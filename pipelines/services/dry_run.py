@@ -60,6 +60,8 @@ def of_file(judged: mail.JudgedFile, *, admitted: bool = False) -> DryRun:
     if refused is not None and not (admitted and text):
         return DryRun("none", refused=refused)
     try:
+        if not mail.has_database():
+            return DryRun(_without_rules())
         return of_text(text, sender=judged.sender, identity_id=judged.identity_id)
     except Error:
         return DryRun(_without_rules())
@@ -85,7 +87,7 @@ def of_message(message: Message, *, now: datetime | None = None, admitted: bool 
 
 def of_text(text: str, *, sender: str, identity_id: int | None) -> DryRun:
     """What would be planned for such an executable text."""
-    request = PlanningRequest(text, sender, identity_id)
+    request = PlanningRequest(planning.storable(text), sender, identity_id)
     free = [planner for planner in registry.planners() if planner.name != CLAUDE]
     answers = (planner.plan(request) for planner in free)
     proposal = next((answer for answer in answers if answer is not None), None)

@@ -94,8 +94,9 @@ def _derive(message: Message) -> _Derived | None:
         held = Judgement(Action.EXECUTE, Verdict.HOLD, Rule.NO_IDENTITY, evidence)
         messages.refuse_execution(message_id=message.pk, judgement=held)
         return None
-    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-    return _Derived(text, sender, key, str(assessment.trust.level), judgement.evidence)
+    return _Derived(
+        planning.storable(text), sender, key, str(assessment.trust.level), judgement.evidence
+    )
 
 
 def _sender(message: Message) -> str:

@@ -37,6 +37,12 @@ CLAUDE = "claude"
 PLAN = "plan"
 
 
+def storable(text: str) -> str:
+    """An executable text as planners see it: what no database takes is replaced."""
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode()
+
+
 def plan(request: PlanningRequest) -> AcceptedPlan | PlanRefused:
     """The stages for a message, or why there are none."""
     proposal = propose(request)

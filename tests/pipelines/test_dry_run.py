@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -280,6 +283,42 @@ def test_a_stored_message_is_tried_by_its_number(desk, owner):
     late = (timezone.now() + timedelta(days=3)).isoformat()
     code, (answer,) = call(message.pk, "--now", late)
     assert (code, answer["refused"]["rule"]) == (0, "signature-too-old")
+
+
+def test_a_text_that_no_database_takes_is_planned_as_a_pipeline_would(dry, owner):
+    owner.install(args=[{"name": "whom", "type": "string"}])
+    rules.save_rule(
+        name="greet",
+        match=r"greet (?P<whom>.+)",
+        kind="regex",
+        calls=[{"command": "greet", "args": {"whom": {"group": "whom"}}}],
+        by=OPERATOR,
+    )
+    answer = dry("greet a\0b")
+    assert (answer["calls"][0]["args"], answer["refused"]) == ({"whom": "a\ufffdb"}, None)
+
+
+def test_without_a_database_nothing_is_planned_and_the_exit_is_0(tmp_path, desk, keys):
+    key_file = tmp_path / "alice.asc"
+    key_file.write_bytes(public_key(desk.requester, armor=True))
+    file = tmp_path / "mail.eml"
+    file.write_bytes(desk.raw("greet"))
+    sender = desk.requester.email
+    done = subprocess.run(
+        [
+            *(sys.executable, "manage.py", "pipeline", "dry-run", str(file), "--json"),
+            *("--contact", f"{sender}=rwx", "--pin", f"{sender}={key_file}"),
+        ],
+        capture_output=True,
+        cwd=Path(__file__).parents[2],
+        env={
+            **{name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
+            "DATA_DIR": str(tmp_path / "nothing"),
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"planner": "none", "calls": [], "refused": None}
+    assert not (tmp_path / "nothing" / "countersign.sqlite3").exists()
 
 
 def test_wrong_use_exits_with_2(desk, tmp_path):
