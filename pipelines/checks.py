@@ -7,8 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from guards.exceptions import InvalidInput
 from pipelines import safe_lists
 from pipelines.exceptions import OptionNotAllowed
+from pipelines.runners.claude import destinations, sandbox
 from pipelines.services.claims import LEASE, RENEW_EVERY
 from pipelines.services.planning import CLAUDE
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
@@ -68,6 +70,54 @@ def planner_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             )
         )
     return found
+
+
+@register()
+def worker_walls(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """CLAUDE_SANDBOX has one of its two values, and `off` is never silent."""
+    if settings.CLAUDE_SANDBOX == sandbox.OFF:
+        return [
+            Warning(
+                "CLAUDE_SANDBOX is off: workers read and write all that this account can, keys "
+                "and mail included.",
+                hint=f"Set it to {sandbox.REQUIRED}, and install bubblewrap (docs/workers.md).",
+                id="pipelines.W003",
+            )
+        ]
+    if settings.CLAUDE_SANDBOX != sandbox.REQUIRED:
+        return [
+            Error(
+                f"CLAUDE_SANDBOX is {settings.CLAUDE_SANDBOX!r}.",
+                hint=f"Set it to {sandbox.REQUIRED} or {sandbox.OFF}.",
+                id="pipelines.E007",
+            )
+        ]
+    return []
+
+
+@register()
+def worker_doors(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Where workers may connect to is named by exact hosts; our own loopback is pointed out."""
+    try:
+        destinations.allowed([settings.MCP_URL])
+        declared = [destinations.declared(entry) for entry in settings.CLAUDE_ALLOWED_HOSTS]
+    except InvalidInput as error:
+        return [
+            Error(
+                f"{error.detail}, so no worker starts.",
+                hint="Name hosts as HOST or HOST:PORT (docs/workers.md).",
+                id="pipelines.E008",
+            )
+        ]
+    own = [place for place in declared if destinations.is_loopback(place.host)]
+    return [
+        Warning(
+            f"CLAUDE_ALLOWED_HOSTS lets workers reach port {place.port} of this very host.",
+            hint="Leave it out unless what listens there may be used by anybody who asks.",
+            id="pipelines.W004",
+        )
+        for place in own
+    ]
 
 
 @register()

@@ -34,6 +34,24 @@ def test_a_planner_that_is_none_and_limits_that_leave_nothing_are_named(settings
     ]  # fmt: skip
 
 
+def test_walls_that_are_off_are_warned_about_and_a_third_value_is_refused(settings):
+    assert checks.worker_walls(None) == []
+    settings.CLAUDE_SANDBOX = "off"
+    assert ids(checks.worker_walls(None)) == ["pipelines.W003"]
+    settings.CLAUDE_SANDBOX = "Off"
+    assert ids(checks.worker_walls(None)) == ["pipelines.E007"]
+
+
+def test_doors_that_no_worker_can_have_or_that_lead_home_are_named(settings):
+    assert checks.worker_doors(None) == []
+    settings.CLAUDE_ALLOWED_HOSTS = ["git.example", "localhost:5432", "127.0.0.1:6379"]
+    assert ids(checks.worker_doors(None)) == ["pipelines.W004"] * 2
+    settings.CLAUDE_ALLOWED_HOSTS = ["*.example"]
+    assert ids(checks.worker_doors(None)) == ["pipelines.E008"]
+    settings.CLAUDE_ALLOWED_HOSTS, settings.MCP_URL = [], "http://10.0.0.2/mcp"
+    assert ids(checks.worker_doors(None)) == ["pipelines.E008"]
+
+
 def test_two_owners_are_named(settings):
     settings.OWNER_FINGERPRINT = "A" * 40
     settings.OWNER_HANDLE = "ada"

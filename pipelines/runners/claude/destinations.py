@@ -90,6 +90,11 @@ def is_address(host: str) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host is this one."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
 def _placed(places: Iterable[Place]) -> tuple[Destination, ...]:
     addresses: dict[str, str] = {"localhost": _LOOPBACK}
     found = []
