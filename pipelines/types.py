@@ -247,15 +247,6 @@ class PlanningRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleTrial:
-    """What the rules would make of a text, without starting anything."""
-
-    rule: str | None
-    calls: tuple[CommandCall, ...] = ()
-    refused: PlanRefused | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class DryCall:
     """One call of a dry run. `argv` is a list of words, or one of lists for `steps`, or None.
 

@@ -24,7 +24,6 @@ from pipelines.types import (
     PlanningRequest,
     PlanRefused,
     PlanRule,
-    RuleTrial,
 )
 
 _NAME = re.compile(r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")
@@ -102,16 +101,6 @@ def check_length(proposal: Plan) -> tuple[CommandCall, ...] | PlanRefused:
 def is_name(text: str) -> bool:
     """Whether a command could have this name at all."""
     return _NAME.match(text) is not None
-
-
-def try_rules(*, text: str, sender: str, identity_id: int | None) -> RuleTrial:
-    """What would become of such a text, without starting or counting anything."""
-    proposal = propose(PlanningRequest(text, sender, identity_id))
-    if proposal is None:
-        return RuleTrial(None)
-    answer = accept(proposal)
-    refused = answer if isinstance(answer, PlanRefused) else None
-    return RuleTrial(proposal.planner, proposal.calls, refused)
 
 
 def _accept_call(proposal: Plan, call: CommandCall) -> PlannedStage | PlanRefused:

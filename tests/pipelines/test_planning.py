@@ -10,7 +10,7 @@ from guards.exceptions import NotFound
 from pipelines import registry
 from pipelines.exceptions import RuleInvalid
 from pipelines.models import Command, Rule
-from pipelines.services import planning, rules
+from pipelines.services import dry_run, planning, rules
 from pipelines.types import AcceptedPlan, CommandCall, Plan, PlanningRequest, PlanRefused
 from teams.models import Event
 from tests.guards.factories import IdentityFactory
@@ -197,15 +197,15 @@ def test_trying_rules_shows_the_calls_and_counts_nothing(owner):
     rule = save(calls=[{"command": "greet"}, {"command": "nobody"}])
     events = Event.objects.count()
 
-    trial = planning.try_rules(text="please", sender="alice@example.org", identity_id=None)
+    trial = dry_run.of_text("please", sender="alice@example.org", identity_id=None)
 
-    assert trial.rule == "rule:rule"
-    assert [call.command for call in trial.calls] == ["greet", "nobody"]
+    assert trial.planner == "rule:rule"
+    assert [call.command for call in trial.calls] == ["greet"]
     assert trial.refused is not None and trial.refused.rule == "unknown-command"
     rule.refresh_from_db()
     assert rule.hits == 0
     assert Event.objects.count() == events
-    assert planning.try_rules(text="no", sender="", identity_id=None).rule is None
+    assert dry_run.of_text("no", sender="", identity_id=None).planner == "none"
 
 
 @pytest.mark.parametrize(
