@@ -6,8 +6,7 @@ Each source is one bounded query, whatever the size of the tables. Nothing here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -17,6 +16,8 @@ from django.utils import timezone
 
 from approvals.models import Approval, Effect, Hold
 from approvals.sentences import hold_reason_sentence
+from config import work_needs
+from config.need import ROWS_PER_SOURCE, Need, Source
 from guards.fronts.console import may_view
 from guards.models import PinnedKey
 from mail import selectors as mail_selectors
@@ -24,8 +25,6 @@ from mail.models import Account, Message, Outbound
 from mail.sentences import rule_in_short
 from pipelines.models import Command, Pipeline
 
-#: How many rows of one source the index shows; the rest is one click away in its list.
-ROWS_PER_SOURCE = 20
 #: Held mail older than this is still in the messages' list, but no longer asks for anybody.
 HELD_MAIL_ASKS_FOR = timedelta(days=14)
 #: An admitted message that no worker has taken for this long is stuck.
@@ -34,28 +33,10 @@ STUCK_AFTER = timedelta(minutes=10)
 KEY_WARNING = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One thing that waits: since when, what, why, and the act that answers it.
-
-    `act` is the label; with `post` it is a button that POSTs to `url`, else a link.
-    """
-
-    kind: str
-    icon: str
-    tone: str
-    since: datetime
-    title: str
-    cause: str
-    act: str
-    url: str
-    post: bool = False
-    label: str = ""
-
-
 def held_replies() -> QuerySet[Hold]:
     """Drafts that wait for a person."""
-    return Hold.objects.filter(state=Hold.State.WAITING).order_by("since")
+    waiting = Hold.objects.filter(state=Hold.State.WAITING, subject_type="mail.outbound")
+    return waiting.order_by("since")
 
 
 def held_mail() -> QuerySet[Message]:
@@ -268,11 +249,11 @@ def _key_rows(query: QuerySet[PinnedKey]) -> Iterator[Need]:
         )
 
 
-_Source = tuple[str, Callable[[], QuerySet[Any]], Callable[..., Iterator[Need]]]
-_SOURCES: tuple[_Source, ...] = (
+_SOURCES: tuple[Source, ...] = (
     ("held-reply", held_replies, _reply_rows),
     ("held-mail", held_mail, _mail_rows),
     ("stuck-mail", stuck_mail, _stuck_rows),
+    *work_needs.SOURCES,
     ("interrupted-pipeline", interrupted_pipelines, _pipeline_rows),
     ("unknown-effect", unknown_effects, _effect_rows),
     ("failing-account", failing_accounts, _account_rows),

@@ -7,8 +7,8 @@ from django.urls import reverse
 
 from approvals.models import Hold
 from guards.fronts.console import Panel, PanelSource, may_view, register_panel
-from guards.types import Rule
 from mail.models import Message, Outbound
+from pipelines import selectors as pipelines_selectors
 from pipelines.models import Mission, Pipeline, ToolCall
 from pipelines.models import Rule as PlanningRule
 from teams import selectors as teams_selectors
@@ -19,16 +19,17 @@ EVENTS_SHOWN = 50
 
 
 def work_of_message(request: HttpRequest, message: Message) -> Panel | None:
-    """The pipeline that a message became, or where the planning rules can be tried on it."""
+    """The pipeline that a message became, or why it became none and what would change that."""
     if not may_view(request, Pipeline):
         return None
     pipeline = Pipeline.objects.filter(message=message).prefetch_related("stages").first()
-    may_execute = message.rule == Rule.EXECUTE_PERMITTED
-    if pipeline is None and not may_execute:
-        return None
+    why_not = pipelines_selectors.why_no_pipeline(message)
     may_try = may_view(request, PlanningRule)
     trial = reverse("admin:pipelines_rule_dry_run", args=[message.pk]) if may_try else ""
-    return Panel("pipelines/message_panel.html", {"pipeline": pipeline, "trial_url": trial})
+    return Panel(
+        "pipelines/message_panel.html",
+        {"pipeline": pipeline, "why_not": why_not, "trial_url": trial},
+    )
 
 
 def draft_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:

@@ -151,20 +151,3 @@ def rule_in_short(rule: str, trust_reason: str = "") -> str:
 def loop_sentence(reason: str) -> str:
     """Why a message gets no automatic answer."""
     return LOOPS.get(reason, f"The reason is recorded as {reason}.")
-
-
-def why_no_pipeline(*, rule: str, trust_reason: str, loop_reason: str, execution: str) -> str:
-    """Why a message did not start a pipeline, from the decision made about it."""
-    if rule == Rule.EXECUTE_PERMITTED:
-        waiting = execution in {"due", "taken"}
-        return (
-            "It may start work and is waiting to be taken."
-            if waiting
-            else "It was allowed to, but was refused again when the work was about to start."
-        )
-    parts = [rule_sentence(rule)]
-    if rule == Rule.TRUST_TOO_LOW:
-        parts.append(trust_sentence(trust_reason))
-    if rule == Rule.LOOP and loop_reason:
-        parts.append(loop_sentence(loop_reason))
-    return " ".join(parts)

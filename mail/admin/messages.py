@@ -22,7 +22,7 @@ from mail.admin import downloads
 from mail.admin.reading import Reading, read
 from mail.listing import REDACTED as COVERED
 from mail.models import Message
-from mail.sentences import GLYPHS, why_no_pipeline
+from mail.sentences import GLYPHS
 from mail.services import messages as message_services
 
 TRUST_LABELS = {
@@ -174,7 +174,6 @@ class MessageAdmin(PageAdmin):
             "decisions": _decisions(row),
             "reading": reading,
             "raw_excerpt": reading.raw_excerpt if readable else "",
-            "why_not": _why_not(row),
             "asks": row.verdict == Verdict.HOLD and not (row.revealed_at or row.set_aside_at),
             "can_release": row.verdict == Verdict.HOLD and row.released_at is None,
             **_neighbours(row, reading),
@@ -193,15 +192,6 @@ def _neighbours(row: Message, reading: Reading) -> Mapping[str, object]:
         "replies": list(row.replies.order_by("created_at")),
         "locations": list(row.locations.all()),
     }
-
-
-def _why_not(row: Message) -> str:
-    return why_no_pipeline(
-        rule=row.rule,
-        trust_reason=row.trust_reason,
-        loop_reason=row.loop_reason,
-        execution=row.execution,
-    )
 
 
 def _decisions(row: Message) -> list[Decision]:

@@ -12,9 +12,14 @@ from django.http import HttpRequest
 from django.utils import timezone
 from unfold.decorators import display
 
-from guards.fronts.console import Act, PageAdmin, operator
-from pipelines.models import Pipeline, Stage
+from guards.fronts.console import Act, PageAdmin, may_view, operator
+from mail.models import Outbound
+from pipelines.admin import timeline
+from pipelines.admin.timeline import ShownStage
+from pipelines.models import Mission, Pipeline, Stage, ToolCall
 from pipelines.services import control, replies, resuming
+from pipelines.services.intake import REPLY
+from teams import selectors as teams
 
 STATUS_LABELS = {
     "planned": "info",
@@ -33,6 +38,16 @@ STAGE_LABELS = {
     "failed": "danger",
     "interrupted": "danger",
     "incomplete": "warning",
+}
+#: How a stage's stretch of time is drawn.
+STAGE_TONES = {
+    "claimed": "info",
+    "running": "info",
+    "waiting_approval": "info",
+    "succeeded": "ok",
+    "failed": "bad",
+    "interrupted": "bad",
+    "incomplete": "warn",
 }
 
 
@@ -91,14 +106,20 @@ class PipelineAdmin(PageAdmin):
         return "It goes on from where it stopped, and answers anew."
 
     def page(self, request: HttpRequest, row: Pipeline) -> Mapping[str, object]:
-        """Stages as a timeline, and the reply at its end."""
+        """Stages on a scale of time, what was asked and what came, and the reply at its end."""
         ended = row.finished_at or timezone.now()
+        stages = timeline.stages_of(row, with_missions=may_view(request, Mission))
+        reply = replies.reply_of(row.pk)
         return {
             "title": f"Pipeline {str(row.pk)[:8]}",
-            "stages": [_shown(stage) for stage in row.stages.order_by("position")],
-            "reply": replies.reply_of(row.pk),
+            "stages": stages,
+            "lines": timeline.lines(row, stages, STAGE_TONES),
+            "span": (ended - row.created_at).total_seconds(),
+            "usage": timeline.total_usage(stages),
+            "waits": _waits(row, stages, reply),
+            "reply": reply,
             "took": (ended - row.started_at).total_seconds() if row.started_at else None,
-            "waits_on_person": row.status == Pipeline.Status.WAITING_APPROVAL,
+            "reply_waits": _reply_waits(row, stages),
             "interrupted": row.status == Pipeline.Status.INTERRUPTED,
             "can_resume": self.may_act(request) and resuming.may_resume(row),
             "can_cancel": row.status not in Pipeline.ENDED and self.may_act(request),
@@ -106,34 +127,47 @@ class PipelineAdmin(PageAdmin):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownStage:
-    """A stage with what its timeline says: how long it took, how its argv reads, its symbol."""
+class Wait:
+    """What a pipeline waits for: a sentence, and where it can be answered."""
 
-    row: Stage
-    seconds: float | None
-    argv: list[list[str]]
-    icon: str
+    sentence: str
+    hold_id: UUID | None = None
 
 
-_STAGE_ICONS = {
-    "succeeded": "check",
-    "failed": "close",
-    "interrupted": "power_off",
-    "running": "play_arrow",
-    "claimed": "play_arrow",
-    "waiting_approval": "front_hand",
-    "incomplete": "question_mark",
-    "cancelled": "block",
-}
+def _waits(row: Pipeline, stages: list[ShownStage], reply: Outbound | None) -> list[Wait]:
+    """Each thing that keeps it; a hold has a page where it is answered."""
+    if row.status in Pipeline.ENDED:
+        return []
+    found = [
+        Wait(f"{shown.row.command} asks whether it may use {question.tool}.", question.hold_id)
+        for shown in stages
+        for mission in shown.missions
+        for question in mission.questions
+        if question.state == ToolCall.State.WAITING
+    ]
+    found += [
+        Wait(f"The mail “{sent.subject}” of a stage waits for a person.", sent.hold_id)
+        for sent in replies.messages_of(row)
+        if sent.status == Outbound.Status.HELD and (reply is None or sent.pk != reply.pk)
+    ]
+    if row.status in Pipeline.DUE:
+        found.append(Wait(_queue_reason(row)))
+    return found
 
 
-def _shown(stage: Stage) -> ShownStage:
-    seconds = None
-    if stage.started_at:
-        seconds = ((stage.finished_at or timezone.now()) - stage.started_at).total_seconds()
-    argv = stage.argv or []
-    chain = argv if argv and isinstance(argv[0], list) else [argv] if argv else []
-    return ShownStage(stage, seconds, chain, _STAGE_ICONS.get(stage.status, "more_horiz"))
+def _reply_waits(row: Pipeline, stages: list[ShownStage]) -> bool:
+    """Whether a person is asked about the answer, and not about a stage's work."""
+    waiting = {shown.row.command for shown in stages if shown.row.status == row.status}
+    return row.status == Pipeline.Status.WAITING_APPROVAL and not waiting - {REPLY}
+
+
+def _queue_reason(row: Pipeline) -> str:
+    """Why no worker has it: the last reason on record, else that its turn has not come."""
+    about = teams.events_about(subject_type="pipelines.pipeline", subject_id=str(row.pk))
+    last = about.filter(kind="pipeline.queued").last()
+    if last is not None and last.facts.get("reason"):
+        return f"It is in the queue: {last.facts['reason']}."
+    return "It is in the queue, and a worker takes it when its turn has come."
 
 
 @admin.register(Stage)
@@ -168,4 +202,4 @@ class StageAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Stage) -> Mapping[str, object]:
         """The one step."""
-        return {"stage": _shown(row)}
+        return {"stage": timeline.shown(row)}

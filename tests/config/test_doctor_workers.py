@@ -113,9 +113,9 @@ def test_a_host_that_is_refused_is_to_be_added(needed: Command, settings, listen
     assert finding.remedy == "Add 127.0.0.1 to ALLOWED_HOSTS."
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1/mcp", "", f"http://127.0.0.1:{free_port()}/mcp"])
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/mcp", "", "http://127.0.0.1:PORT/mcp"])
 def test_an_mcp_server_that_cannot_be_reached_is_a_fault(needed: Command, settings, url: str):
-    settings.MCP_URL = url
+    settings.MCP_URL = url.replace("PORT", str(free_port()))
     [finding] = found("MCP server")
     assert finding.state == State.FAULT and "does not answer" in finding.detail
 

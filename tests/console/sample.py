@@ -24,6 +24,8 @@ from mail.gateways import blobs
 from mail.models import Account, Location, Message, Outbound, Part, Recipient, TrustRecord
 from pipelines.models import Command, Pipeline, Rule, Stage
 from teams.services.events import append_event
+from tests.console import sample_missions
+from tests.console.sample_missions import Missions
 
 FINGERPRINT = "4C1F 9A0E 77D2 5B38 E6A1 0D94 8B5E 2F03 6C7A D91B".replace(" ", "")
 
@@ -42,6 +44,7 @@ class Sample:
     completed: Pipeline
     interrupted: Pipeline
     account: Account
+    missions: Missions
 
 
 def raw_mail(sender: str, subject: str, text: str, html: str = "") -> bytes:
@@ -206,12 +209,40 @@ def fill() -> Sample:
     )
     _older_days(account, now)
     _commands()
-    completed, interrupted = _pipelines(ada, executed, bad, now)
+    published = message(
+        account,
+        5,
+        sender="alice@partners.example",
+        sender_name="Alice Marsh",
+        subject="Please publish the report",
+        text="@ada publish the report",
+        trust_level="verified",
+        trust_reason="pinned-key",
+        trust_evidence=_good_signature(now),
+        permission="rwx",
+        action="execute",
+        verdict="allow",
+        rule="execute-permitted",
+        execution="taken",
+        received_at=now - timedelta(hours=1),
+    )
+    completed, interrupted = _pipelines(ada, executed, published, now)
     held, approval = _held(second, shown, now)
     unknown = _unknown(account, executed, now)
     _events(executed, bad, completed, held, unknown)
+    missions = sample_missions.fill(ada, account, now)
     return Sample(
-        bad, stranger, executed, shown, held, approval, unknown, completed, interrupted, account
+        bad,
+        stranger,
+        executed,
+        shown,
+        held,
+        approval,
+        unknown,
+        completed,
+        interrupted,
+        account,
+        missions,
     )
 
 

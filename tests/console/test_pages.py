@@ -31,6 +31,10 @@ def test_the_index_lists_everything_that_waits_oldest_first(console: Client, sam
         "failing-account",
         "unsigned-command",
         "expiring-key",
+        "tool-call",
+        "stuck-mission",
+        "budget-reached",
+        "sandbox-missing",
     }
     assert kinds.index("unknown-effect") < kinds.index("interrupted-pipeline")
     assert kinds.index("interrupted-pipeline") < kinds.index("held-reply")

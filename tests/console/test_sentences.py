@@ -37,10 +37,3 @@ def test_sentences_are_sentences():
     for words in (sentences.TRUST, sentences.RULES, sentences.LOOPS, PHASES, REASONS):
         for sentence in words.values():
             assert sentence[0].isupper() and sentence.endswith(".")
-
-
-def test_a_message_held_for_its_trust_says_both_halves():
-    text = sentences.why_no_pipeline(
-        rule="trust-too-low", trust_reason="expired-key", loop_reason="", execution="none"
-    )
-    assert "does not prove" in text and "expired" in text
