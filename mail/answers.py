@@ -21,8 +21,9 @@ from mail.schemas import (
 )
 from mail.services import reading
 
-#: Bytes of a part that one call gives: the rest comes with the next calls.
+#: What one call gives of a part (bytes) or a text (characters): the next calls give the rest.
 MOST_BYTES = 512 * 1024
+MOST_CHARACTERS = 256 * 1024
 
 Cursor = Annotated[str | None, Field(description="`next_cursor` of the page before")]
 Limit = Annotated[int, Field(description="rows of a page, at most 200")]
@@ -32,6 +33,8 @@ PartPath = Annotated[
 ]
 Offset = Annotated[int, Field(description="where to begin, in bytes of the decoded part")]
 Length = Annotated[int, Field(description=f"bytes to give, at most {MOST_BYTES}")]
+TextOffset = Annotated[int, Field(description="where to begin in the text, in characters")]
+TextLength = Annotated[int, Field(description=f"characters to give, at most {MOST_CHARACTERS}")]
 AccountName = Annotated[str | None, Field(description="only this account's", max_length=64)]
 
 
@@ -53,9 +56,16 @@ def list_messages(
     return MessagePage(items=items, next_cursor=page.next_cursor)
 
 
-def read_message(token: ApiToken, message_id: MessageId) -> MessageDetail:
+def read_message(
+    token: ApiToken,
+    message_id: MessageId,
+    offset: TextOffset = 0,
+    length: TextLength = MOST_CHARACTERS,
+) -> MessageDetail:
     """One message with its evidence; its text and parts where its sender may be read."""
-    return MessageDetail.of(selectors.message_for(token, message_id))
+    _require_piece(offset, length, most=MOST_CHARACTERS)
+    row = selectors.message_for(token, message_id)
+    return MessageDetail.of(row, offset=offset, length=length)
 
 
 def check_trust(token: ApiToken, message_id: MessageId) -> TrustOut:
@@ -78,13 +88,17 @@ def download_attachment(
     length: Length = MOST_BYTES,
 ) -> AttachmentOut:
     """One part of a message whose sender may be read, or a piece of it, as base64."""
-    if offset < 0:
-        raise InvalidInput("an offset is 0 or more", field="offset")
-    if not 1 <= length <= MOST_BYTES:
-        raise InvalidInput(f"length lies between 1 and {MOST_BYTES}", field="length")
+    _require_piece(offset, length, most=MOST_BYTES)
     row = selectors.message_for(token, message_id)
     part = reading.download_part(row=row, path=path, by=Asker("token", token.prefix))
     return AttachmentOut.of(part, message_id=message_id, offset=offset, length=length)
+
+
+def _require_piece(offset: int, length: int, *, most: int) -> None:
+    if offset < 0:
+        raise InvalidInput("an offset is 0 or more", field="offset")
+    if not 1 <= length <= most:
+        raise InvalidInput(f"length lies between 1 and {most}", field="length")
 
 
 def _storable(name: str | None) -> str | None:

@@ -26,7 +26,11 @@ router = Router(tags=["mail"], auth=TokenAuth("messages:read"))
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
 Limit = Annotated[int, Query(description="rows of a page, at most 200")]
 Offset = Annotated[int, Query(description="where to begin, in bytes of the decoded part")]
-Length = Annotated[int, Query(description="bytes to give, at most 512 KiB")]
+Length = Annotated[int, Query(description=f"bytes to give, at most {answers.MOST_BYTES}")]
+TextOffset = Annotated[int, Query(description="where to begin in the text, in characters")]
+TextLength = Annotated[
+    int, Query(description=f"characters to give, at most {answers.MOST_CHARACTERS}")
+]
 
 
 @router.get("/messages", response={200: MessagePage, **ERRORS}, summary="Messages, newest first")
@@ -47,9 +51,14 @@ def list_messages(
 @router.get(
     "/messages/{message_id}", response={200: MessageDetail, **ERRORS}, summary="One message"
 )
-def show_message(request: HttpRequest, message_id: int) -> MessageDetail:
+def show_message(
+    request: HttpRequest,
+    message_id: int,
+    offset: TextOffset = 0,
+    length: TextLength = answers.MOST_CHARACTERS,
+) -> MessageDetail:
     """One message with its evidence; its text and parts where its sender may be read."""
-    return answers.read_message(token_of(request), message_id)
+    return answers.read_message(token_of(request), message_id, offset=offset, length=length)
 
 
 @router.get(

@@ -70,9 +70,15 @@ class PartOut(Schema):
 
 
 class MessageDetail(MessageOut):
-    """One message with its untrusted text (null where it may not be read), evidence and parts."""
+    """One message with its untrusted text (null where it may not be read), evidence and parts.
+
+    A long text comes in pieces: `text_size` counts all its characters, `next_offset` says where the
+    next piece begins.
+    """
 
     untrusted_text: str | None
+    text_size: int | None
+    next_offset: int | None
     to: list[str]
     cc: list[str]
     defects: list[str]
@@ -80,13 +86,16 @@ class MessageDetail(MessageOut):
     parts: list[PartOut]
 
     @classmethod
-    def of(cls, row: Readable) -> MessageDetail:
-        """The shape of one row with everything that belongs to it."""
+    def of(cls, row: Readable, *, offset: int = 0, length: int | None = None) -> MessageDetail:
+        """The shape of one row with everything that belongs to it, and so much of its text."""
         message = row.message
+        end = len(message.text) if length is None else offset + length
         recipients = list(message.recipients.all())
         return cls(
             **_listed(row),
-            untrusted_text=message.text if row.readable else None,
+            untrusted_text=message.text[offset:end] if row.readable else None,
+            text_size=len(message.text) if row.readable else None,
+            next_offset=end if row.readable and end < len(message.text) else None,
             to=[one.address for one in recipients if one.kind == "to"],
             cc=[one.address for one in recipients if one.kind == "cc"],
             defects=message.defects,

@@ -186,9 +186,8 @@ def test_no_tool_tells_what_a_sender_without_r_wrote(account, deliver, rwx):
     (listed,) = asker.answer("list_messages")["items"]
     assert listed["subject"] == (SUBJECT if readable else REDACTED)
     read = asker.answer("read_message", **one)
-    assert (read["untrusted_text"], bool(read["parts"])) == (
-        (BODY, True) if readable else (None, False)
-    )
+    told = (read["untrusted_text"], read["text_size"], bool(read["parts"]))
+    assert told == ((BODY, len(BODY), True) if readable else (None, None, False))
     tree = asker.answer("show_mime", **one)
     assert [child["type"] for child in tree["children"]] == [
         "multipart/alternative",
@@ -253,6 +252,30 @@ def test_a_part_comes_in_pieces_that_fit_together(account, deliver):
     assert whole == CONTENT
     beyond = asker.answer("download_attachment", message_id=message.pk, path="2", offset=10**12)
     assert (beyond["content_base64"], beyond["next_offset"]) == ("", None)
+
+
+def test_a_long_text_comes_in_pieces_and_nothing_is_cut_silently(account, deliver):
+    may(account, "r--")
+    text = "".join(f"{number}\n" for number in range(60_000))
+    (message,) = deliver(make_mail(sender=ALICE, text=text))
+    assert len(message.text) > answers.MOST_CHARACTERS
+    asker, whole, offset = agent(), "", 0
+    while offset is not None:
+        piece = asker.answer("read_message", message_id=message.pk, offset=offset)
+        assert piece == by_api(asker, "read_message", message_id=message.pk, offset=offset)
+        assert piece["text_size"] == len(message.text)
+        whole += piece["untrusted_text"]
+        offset = piece["next_offset"]
+    assert whole == message.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"offset": -1}, "offset"), ({"length": answers.MOST_CHARACTERS + 1}, "length")],
+)
+def test_what_is_no_piece_of_a_text_is_refused_by_its_field(wrong, field):
+    refused = agent().refusal("read_message", message_id=1, **wrong)
+    assert (refused["code"], refused["field"]) == ("invalid-input", field)
 
 
 @pytest.mark.parametrize(
