@@ -13,6 +13,9 @@ STDERR_SHOWN = 8_000
 #: The variable by which recovery knows the children of a pipeline, whoever their parent is.
 MARK = "COUNTERSIGN_PIPELINE"
 
+#: The HOME of a cli stage: none.
+NOBODYS_HOME = "/nonexistent"
+
 #: The variable that says where a stage leaves its files.
 DIRECTORY = "COUNTERSIGN_DIRECTORY"
 
@@ -28,10 +31,14 @@ def environment(job: Job) -> dict[str, str]:
 
 
 def places(job: Job) -> dict[str, str]:
-    """Where a stage leaves its files, and its HOME, which is never its project's."""
+    """Where a stage leaves its files, and no HOME.
+
+    What mail and earlier stages have put into a directory must not be read as somebody's
+    configuration: a `.gitconfig` or `.curlrc` there would run what it names.
+    """
     if job.directory is None:
         return {}
-    return {DIRECTORY: str(job.directory), "HOME": str(job.directory)}
+    return {DIRECTORY: str(job.directory), "HOME": NOBODYS_HOME}
 
 
 def end_children(pipeline: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
@@ -11,11 +12,12 @@ from uuid import uuid4
 import pytest
 
 from mail import selectors as mail
-from pipelines import filing
+from pipelines import filing, specification
+from pipelines.exceptions import FilesRefused, OutputInvalid
 from pipelines.models import Pipeline
 from pipelines.services import execution, files, intake, rules
 from tests.keys import Key, sign_detached
-from tests.pipelines.factories import OPERATOR, Desk, MessageFactory, script
+from tests.pipelines.factories import OPERATOR, Desk, MessageFactory, cli, script
 
 pytestmark = pytest.mark.django_db
 
@@ -126,7 +128,7 @@ def test_a_program_makes_a_file_and_the_pipe_holds_it(desk, owner, server, scrip
         "data": {"title": "Q3"},
         "files": [{"path": "chart.png", "size": 1, "origin": "attachment"}],
     }
-    made = answering(scripts, answer, 'printf png > chart.png; printf "%s" "$HOME" > ../home')
+    made = answering(scripts, answer, "printf png > chart.png")
     owner.install("chart", binary=made, files=True, output_schema=OBJECT)
 
     pipeline = run(desk, "chart")
@@ -187,46 +189,91 @@ def test_a_stage_that_returns_files_and_leaves_them_out_drops_them(desk, owner, 
 
 
 @pytest.mark.fault("attachments-03", "sister-25")
-@pytest.mark.parametrize(
-    ("path", "lines", "rule"),
-    [
-        ("../secret", "", "path-not-plain"),
-        ("/etc/passwd", "", "path-absolute"),
-        ("a/../../secret", "mkdir a", "path-not-plain"),
-        ("", "", "path-empty"),
-        (7, "", "path-missing"),
-        ("none.txt", "", "file-missing"),
-        ("link", "ln -s /etc/passwd link", "file-not-regular"),
-        ("way/passwd", "ln -s /etc way", "file-not-regular"),
-        ("fifo", "mkfifo fifo", "file-not-regular"),
-        ("folder", "mkdir folder", "file-not-regular"),
-        ("hard", "ln ../../bin/answer hard", "file-linked"),
-        ("big", "truncate -s 25000001 big", "file-too-large"),
-        ("a", "touch a; truncate -s 99000000 x; truncate -s 2000000 .y", "directory-too-large"),
-    ],
-)
-def test_a_file_that_may_not_be_where_it_is_said_to_be_fails_the_stage(
-    desk, owner, server, scripts, tmp_path, path, lines, rule
+def test_a_stage_that_names_a_file_outside_fails_and_nothing_of_it_leaves(
+    desk, owner, server, scripts
 ):
-    (tmp_path / "pipelines").mkdir(mode=0o700)
-    (tmp_path / "pipelines" / "secret").write_text("secret")
-    made = answering(scripts, {"data": {}, "files": [{"path": path}]}, lines)
+    answer = {"data": {}, "files": [{"path": "link"}]}
+    made = answering(scripts, answer, "ln -s /etc/hostname link")
     owner.install("leak", binary=made, files=True, output_schema=OBJECT)
 
     pipeline = run(desk, "leak")
 
-    assert error_of(pipeline).startswith(f"{rule}: ")
+    assert error_of(pipeline).startswith("file-not-regular: ")
     assert b"could not be completed" in server.sent[0].payload
 
 
-@pytest.mark.parametrize("mode", ["process", "passthrough"])
-def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(
-    desk, owner, server, scripts, mode
-):
+def test_what_lies_in_the_directory_is_nobodys_configuration(desk, owner, server, scripts):
+    owner.install("tells", binary=script(scripts, "tells", 'printf "%s %s" "$HOME" "$PWD"'))
+
+    pipeline = run(desk, "tells", attachments=())
+
+    place = files.directory_of(pipeline.pk)
+    assert pipeline.pipe["data"] == f"/nonexistent {place}"
+
+
+def after(directory: Path, output: object) -> dict:
+    """What the pipe is after a stage that returns files has written that."""
+    spec = specification.read(cli(files=True, output_schema=OBJECT))
+    before = {"data": {}, "files": []}
+    return files.after(spec, before, json.dumps(output).encode(), directory, 1)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A pipeline's directory with one file, and a secret beside it."""
+    made = tmp_path / "pipelines" / "one"
+    filing.make(made)
+    (made / "a").write_bytes(b"x")
+    (made.parent / "secret").write_text("secret")
+    return made
+
+
+def sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.mark.fault("attachments-03", "sister-25")
+@pytest.mark.parametrize(
+    ("path", "lay", "rule"),
+    [
+        ("../secret", None, "path-not-plain"),
+        ("/etc/passwd", None, "path-absolute"),
+        ("b/../../secret", lambda here: (here / "b").mkdir(), "path-not-plain"),
+        ("", None, "path-empty"),
+        (7, None, "path-missing"),
+        ("none.txt", None, "file-missing"),
+        ("link", lambda here: (here / "link").symlink_to("/etc/passwd"), "file-not-regular"),
+        ("way/passwd", lambda here: (here / "way").symlink_to("/etc"), "file-not-regular"),
+        ("fifo", lambda here: os.mkfifo(here / "fifo"), "file-not-regular"),
+        ("folder", lambda here: (here / "folder").mkdir(), "file-not-regular"),
+        ("hard", lambda here: os.link(here.parent / "secret", here / "hard"), "file-linked"),
+        ("big", lambda here: sparse(here / "big", 25_000_001), "file-too-large"),
+        ("a", lambda here: sparse(here / ".hidden", 100_000_000), "directory-too-large"),
+    ],
+)
+def test_a_file_that_may_not_be_where_it_is_said_to_be_is_refused(place, path, lay, rule):
+    if lay is not None:
+        lay(place)
+
+    with pytest.raises(FilesRefused) as refused:
+        after(place, {"data": {}, "files": [{"path": path}]})
+
+    assert refused.value.rule == rule
+
+
+@pytest.mark.parametrize("path", ["a", "{place}/a"])
+def test_a_file_that_may_is_taken_whichever_way_it_is_written(place, path):
+    pipe = after(place, {"data": {}, "files": [{"path": path.format(place=place)}]})
+
+    assert [entry["path"] for entry in pipe["files"]] == ["a"]
+
+
+def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(desk, owner, server, scripts):
     fills = script(scripts, "fills", "truncate -s 99999999 x; printf 1 > y; printf {}")
     more = script(scripts, "more", "printf 2 >> y; printf {}")
-    owner.install("fills", binary=fills, mode=mode, output_schema=OBJECT)
-    owner.install("more", binary=more, mode=mode, output_schema=OBJECT)
+    owner.install("fills", binary=fills, mode="passthrough", output_schema=OBJECT)
+    owner.install("more", binary=more, mode="passthrough", output_schema=OBJECT)
 
     within = run(desk, "fills", attachments=())
     above = run(desk, "fills", "more", attachments=())
@@ -249,11 +296,11 @@ def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(
         ({"data": {}, "files": [{"path": "a"}] * 1001}, "too-many-files"),
     ],
 )
-def test_an_output_with_files_has_its_exact_form(desk, owner, server, scripts, answer, sentence):
-    made = answering(scripts, answer, "touch a")
-    owner.install("odd", binary=made, files=True, output_schema=OBJECT)
+def test_an_output_with_files_has_its_exact_form(place, answer, sentence):
+    with pytest.raises((OutputInvalid, FilesRefused)) as refused:
+        after(place, answer)
 
-    assert sentence in error_of(run(desk, "odd"))
+    assert sentence in f"{refused.value.rule}: {refused.value.detail}"
 
 
 def test_a_file_that_is_swapped_before_the_next_stage_fails_it(desk, owner, server, scripts):
