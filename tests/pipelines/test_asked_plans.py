@@ -14,7 +14,7 @@ import pytest
 
 from guards.types import SYSTEM, Asker
 from pipelines import registry
-from pipelines.exceptions import ContractInvalid, ResumeRefused
+from pipelines.exceptions import ResumeRefused
 from pipelines.models import Command, Mission, Pipeline
 from pipelines.services import asked_plans, control, execution, intake, missions, rules
 from pipelines.services.planning import PLAN
@@ -370,8 +370,11 @@ def test_an_answer_that_breaks_the_form_is_refused_when_it_is_handed_in(
 ) -> None:
     worker.model = lambda read: [{"command": "greet", "args": {"whom": "a"}, "shell": True}]
 
-    with pytest.raises(ContractInvalid, match="shell"):
-        carry_out(desk)
+    pipeline = carry_out(desk)
+
+    assert pipeline.status == "failed"
+    assert "shell" in pipeline.stages.get(command=PLAN).error
+    assert Mission.objects.get().results.count() == 0
 
 
 def test_a_message_is_asked_about_once_whatever_became_of_it(desk: Desk, worker: Worker) -> None:
