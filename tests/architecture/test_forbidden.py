@@ -15,7 +15,12 @@ APPS = ("guards", "approvals", "teams", "mail", "pipelines", "config")
 #: Who may start processes: the one door, GnuPG's own invocation, and the supervisor of `up`.
 STARTS_PROCESSES = ("guards/process/", "guards/openpgp/", "config/supervision.py")
 #: Who may become another program.
-EXECUTES = (*STARTS_PROCESSES, "config/tether.py", "config/management/commands/up.py")
+EXECUTES = (
+    *STARTS_PROCESSES,
+    "config/tether.py",
+    "config/management/commands/up.py",
+    "pipelines/runners/claude/inside.py",
+)
 #: Who may speak to the network: gateways, the demo's own mail, and the queue's brokers.
 SPEAKS = (
     "mail/gateways/",
@@ -26,6 +31,7 @@ SPEAKS = (
     "config/management/commands/up.py",
     "guards/queue/wakeup.py",
     "guards/process/",
+    "pipelines/runners/claude/egress.py",
 )
 
 NETWORK = {

@@ -228,6 +228,12 @@ def test_nothing_of_it_is_left_when_its_outermost_process_is_killed(place):
     assert process.end_marked("OF_TEST", mark) == 0
 
 
+def test_what_it_may_use_is_bounded(place):
+    walls = Walls(place, readable=(place,))
+    said = inside("ulimit -u; ulimit -c; df --output=size -B1 /tmp | tail -1", walls).split()
+    assert said == ["4096", "0", str(1024**3)]
+
+
 def test_exit_codes_and_signals_are_the_programs_own(place):
     walls = Walls(place, readable=(place,))
     assert inside("exit 7", walls) == "!7"

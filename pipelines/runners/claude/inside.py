@@ -11,6 +11,7 @@ Self-contained, for any Python from 3.9 on: it is read by the interpreter that t
 
 import ctypes
 import os
+import resource
 import sys
 from _socket import AF_INET, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
@@ -18,6 +19,8 @@ from array import array
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _BACKLOG = 64
+#: Processes and threads inside, all together.
+_MOST_PROCESSES = 4096
 
 
 def main() -> None:
@@ -28,6 +31,7 @@ def main() -> None:
     descriptors = array("i", [door.fileno() for door in doors])
     outside.sendmsg([b"doors"], [(SOL_SOCKET, SCM_RIGHTS, descriptors.tobytes())])
     outside.close()
+    resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
     ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     os.execv(program[0], program)  # noqa: S606 - there is no shell to begin with
 
