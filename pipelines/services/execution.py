@@ -19,30 +19,27 @@ from django.conf import settings
 from guards import queue
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
-from pipelines import arguments, pipes, registry
-from pipelines.exceptions import ClaimLost, CommandNotRunnable, RunnerMissing, StageMustWait
+from pipelines import registry
+from pipelines.exceptions import ClaimLost, StageMustWait
 from pipelines.models import Pipeline, Stage
-from pipelines.registry import BuiltIn, Runner
 from pipelines.services import (
     acknowledging,
     claims,
     files,
     missions,
+    readying,
     replies,
     stages,
     transitions,
-    verification,
 )
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
+from pipelines.services.readying import Work
 from pipelines.signals import stage_returned, stage_starting
-from pipelines.types import CommandSpec, Job, RunResult
-from teams import selectors as teams
+from pipelines.types import CommandSpec, RunResult
 
 log = structlog.get_logger(__name__)
 
-#: What `Stage.runner` says of a command that the program brings itself.
-BUILT_IN = "built-in"
 CLI = "cli"
 
 #: Seconds before the queue's own limit at which no further stage begins.
@@ -81,21 +78,6 @@ class _Run:
         """Whether the queue leaves this task long enough for a stage of that timeout."""
         spent = time.monotonic() - self.began
         return spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One stage as it will run: who runs it, its job, and how that reads for the record."""
-
-    runner: Runner
-    job: Job
-    directory: Path
-    vectors: list[list[str]]
-    built_in: BuiltIn | None = None
-
-    @property
-    def spec(self) -> CommandSpec:
-        return self.job.spec
 
 
 def run(*, pipeline_id: UUID) -> Pipeline:
@@ -175,10 +157,10 @@ def _wants_answer(pipeline: Pipeline) -> bool:
     """All work was done by an earlier run: what its last command says of the answer counts."""
     done = Stage.objects.filter(pipeline_id=pipeline.pk).exclude(command=REPLY)
     last = done.order_by("-position").first()
-    if last is None or last.runner == BUILT_IN:
+    if last is None or last.runner == readying.BUILT_IN:
         return True
     try:
-        return _runnable(last).reply
+        return readying.runnable(last).reply
     except CountersignError:
         return True
 
@@ -197,7 +179,8 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
     try:
         if run.directory is None:
             run.directory = _prepare_files(run)
-        work = _work(run, stage, run.directory)
+        looked_at, run.next_spec = run.next_spec, None
+        work = readying.ready(stage, run.pipe, run.directory, looked_at=looked_at)
     except ClaimLost:
         raise
     except CountersignError as error:
@@ -235,49 +218,7 @@ def _prepare_files(run: _Run) -> Path:
     return files.directory_of(run.pipeline.pk)
 
 
-def _work(run: _Run, stage: Stage, directory: Path) -> _Work:
-    """What will run, with everything about it looked at again; CountersignError fails the stage."""
-    built_in: BuiltIn | None = None
-    runner: Runner
-    if stage.runner == BUILT_IN:
-        built_in = registry.built_in(stage.command)
-        if built_in is None:
-            raise RunnerMissing(f"{stage.command} is not installed", field="runner")
-        spec, runner = built_in.spec, built_in
-    else:
-        looked_at, run.next_spec = run.next_spec, None
-        spec = looked_at or _runnable(stage)
-        runner = registry.runner(spec.runner)
-    handed = files.handed(run.pipe, directory)
-    job = Job(
-        spec,
-        arguments.complete(spec, stage.args, handed),
-        pipes.encode(handed),
-        str(run.pipeline.pk),
-        stage=stage.pk,
-        attempt=stages.attempt_of(stage),
-        directory=directory,
-        workplace=_workplace(spec, directory),
-    )
-    vectors = [list(vector) for vector in runner.describe(job)]
-    return _Work(runner, job, directory, vectors, built_in)
-
-
-def _workplace(spec: CommandSpec, directory: Path) -> Path:
-    """The root of the command's project, else the pipeline's own directory."""
-    if not spec.project:
-        return directory
-    project = teams.projects().filter(slug=spec.project).first()
-    if project is None or not project.root:
-        raise CommandNotRunnable(
-            f"{spec.name}: the project {spec.project} has no root on this host",
-            field="project",
-            rule="no-project-root",
-        )
-    return Path(project.root)
-
-
-def _run_started(run: _Run, stage: Stage, work: _Work) -> bool:
+def _run_started(run: _Run, stage: Stage, work: Work) -> bool:
     facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
     stage_starting.send(**facts)
     try:
@@ -299,7 +240,7 @@ def _wait(run: _Run, stage: Stage, result: RunResult) -> None:
         go_on(stage_id=stage.pk, actor=transitions.ACTOR)
 
 
-def _record_end(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None:
+def _record_end(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
     error = result.error or "it ended without a whole result"
     if result.ok and not result.incomplete:
         try:
@@ -314,7 +255,7 @@ def _record_end(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None
     run.pipeline.failing = True
 
 
-def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> None:
+def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
     pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
 
     run.next_spec = _spec_after(run)
@@ -344,7 +285,7 @@ def _record_success(run: _Run, stage: Stage, work: _Work, result: RunResult) -> 
     run.answers = work.spec.reply
 
 
-def _is_over_with(run: _Run, work: _Work) -> bool:
+def _is_over_with(run: _Run, work: Work) -> bool:
     """Whether the pipeline ends with this stage: nothing is left, and no answer is wanted."""
     return not (work.built_in or run.due or work.spec.reply or run.pipeline.failing)
 
@@ -362,17 +303,12 @@ def _spec_after(run: _Run) -> CommandSpec | None:
     if not run.due or run.due[0].runner != CLI:
         return None
     try:
-        return _runnable(run.due[0])
+        return readying.runnable(run.due[0])
     except CountersignError:
         return None
 
 
-def _runnable(stage: Stage) -> CommandSpec:
-    """The signed command as its row is now, which must be the one that was planned."""
-    return verification.find_runnable(stage.command, planned_digest=stage.digest)[0]
-
-
-def _holds_on(run: _Run, work: _Work) -> bool:
+def _holds_on(run: _Run, work: Work) -> bool:
     """After a built-in command the rows may be others; with another write set it queues again."""
     if work.built_in is None or run.pipeline.failing:
         return True

@@ -19,7 +19,7 @@ from mail.models import Outbound
 from pipelines import registry
 from pipelines.exceptions import ResumeRefused
 from pipelines.models import Pipeline, Stage
-from pipelines.services import replies, transitions, verification
+from pipelines.services import readying, replies, transitions
 from pipelines.services.intake import REPLY
 from teams.services import events
 
@@ -82,11 +82,10 @@ def stopped_at(pipeline: Pipeline) -> Stage:
 
 def _is_repeatable(stage: Stage) -> bool:
     """What the command says that is signed now; CommandNotRunnable where none is."""
-    built_in = registry.built_in(stage.command) if stage.runner == "built-in" else None
-    if built_in is not None:
-        return built_in.spec.repeatable
-    spec, _ = verification.find_runnable(stage.command, planned_digest=stage.digest)
-    return spec.repeatable
+    if stage.runner == readying.BUILT_IN:
+        built_in = registry.built_in(stage.command)
+        return built_in is not None and built_in.spec.repeatable
+    return readying.runnable(stage).repeatable
 
 
 def _refuse_if_result_left(pipeline: Pipeline) -> None:
