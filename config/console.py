@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,12 +111,25 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
 
 def _item(entry: Entry, counts: Mapping[str, int]) -> dict[str, Any]:
     app, model = entry.model.split(".")
-    item = {
-        "title": entry.title,
-        "icon": entry.icon,
-        "link": reverse(f"admin:{entry.page or f'{app}_{model}_changelist'}"),
-    }
+    link = reverse(f"admin:{entry.page or f'{app}_{model}_changelist'}")
+    item = {"title": entry.title, "icon": entry.icon, "link": link, "active": _is_at(entry, link)}
     return item | _badge(counts.get(entry.counted, 0))
+
+
+def _is_at(entry: Entry, link: str) -> Callable[[HttpRequest], bool]:
+    """Whether a request is on this line's pages, and on none that another line names."""
+    others = [
+        reverse(f"admin:{other.page}")
+        for _, entries in GROUPS
+        for other in entries
+        if other.page and other is not entry
+    ]
+
+    def look(request: HttpRequest) -> bool:
+        path = request.path
+        return path.startswith(link) and not any(path.startswith(other) for other in others)
+
+    return look
 
 
 def _badge(number: int) -> dict[str, Any]:

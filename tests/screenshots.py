@@ -1,11 +1,14 @@
-"""`make screenshots`: photographs the console of a running demo into `docs/img/`.
+"""`make screenshots`: photographs the console into `docs/img/`: a running demo, and sample rows.
 
-`python -m tests.screenshots`. Needs Chromium; nothing leaves this machine.
+`python -m tests.screenshots [demo|sample]`. The demo plays no missions, which cost money: pages
+of missions are photographed with the rows of tests/console/sample.py. Needs Chromium; nothing
+leaves this machine.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +24,54 @@ _NO_OWNER = {"OWNER_FINGERPRINT": "", "OWNER_HANDLE": "", "OWNER_KEY_FILE": ""}
 LOOKS = {"light": (1400, False), "dark": (1400, True), "phone": (390, False)}
 
 
-def main() -> int:
+#: Makes the sample rows and an operator; `answer` is where the pages are.
+_SAMPLE = """
+from django.contrib.auth.models import User
+from django.urls import reverse
+from approvals.services import artifacts
+from tests.console import sample
+artifacts.ensure_key()
+User.objects.create_superuser("operator", "", password)
+made = sample.fill().missions
+page = lambda name, row: reverse(f"admin:pipelines_{name}_change", args=[row.pk])
+answer = {
+    "mission-pipeline": page("pipeline", made.reviewed),
+    "waiting-pipeline": page("pipeline", made.waiting),
+    "mission": page("mission", made.ended),
+    "costs": reverse("admin:pipelines_mission_costs"),
+}
+"""
+
+
+def main(chosen: list[str]) -> int:
+    """Each part, or those that are named."""
+    parts = {"demo": photograph_demo, "sample": photograph_sample}
+    for name in chosen or parts:
+        parts[name]()
+    return 0
+
+
+def photograph_sample() -> None:
+    """Three looks at pages that only sample rows can fill."""
+    password = secrets.token_urlsafe(12)
+    with (
+        tempfile.TemporaryDirectory(prefix="cs-", dir="/tmp") as directory,
+        Installation(Path(directory), **_NO_OWNER) as installation,
+    ):
+        paths = installation.python(_SAMPLE, password=password)
+        _, address = installation.web()
+        for look, (width, dark) in LOOKS.items():
+            with chromium(address, width=width, dark=dark) as console:
+                console.log_in("operator", password)
+                console.find("li[data-need=tool-call]")
+                console.photograph(TARGET / f"worker-needs-{look}.png", tallest=1300)
+                for name, path in paths.items():
+                    console.open(path)
+                    console.find(".cs-page")
+                    console.photograph(TARGET / f"{name}-{look}.png", tallest=2200)
+
+
+def photograph_demo() -> None:
     """One demo, three looks, every page worth looking at."""
     with (
         tempfile.TemporaryDirectory(prefix="cs-", dir="/tmp") as directory,
@@ -35,7 +85,6 @@ def main() -> int:
             with chromium(address, width=width, dark=dark) as console:
                 console.log_in("operator", password)
                 photograph_all(console, look)
-    return 0
 
 
 def photograph_all(console: Console, look: str) -> None:
@@ -78,4 +127,4 @@ def path_in(console: Console, link: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -115,7 +115,7 @@ def usd(amount: Decimal | float | None) -> str:
     """US dollars, exact to the cent, and finer where a cent would hide them."""
     if amount is None:
         return "—"
-    return f"{amount:.2f}" if amount >= 1 or not amount else f"{amount:.4f}"
+    return f"{amount:.2f}" if amount >= 0.01 or not amount else f"{amount:.4f}"
 
 
 @register.simple_tag

@@ -99,7 +99,7 @@ def _bars(title: str, word: str, found: Sequence[Cost]) -> Plot:
     more = f"the {len(shown)} dearest of {len(found)}" if len(found) > BARS else f"{len(found)}"
     return plots.bars(
         f"{title}, USD",
-        (word, "USD", "missions", "turns", "USD a mission"),
+        (word, "USD", "missions", "turns", "each"),
         rows,
         [float(cost.usd) for cost in shown],
         summary=more,
@@ -108,4 +108,4 @@ def _bars(title: str, word: str, found: Sequence[Cost]) -> Plot:
 
 def money(usd: Decimal | float) -> str:
     """US dollars, exact to the cent, and finer where a cent would hide them."""
-    return f"{usd:.2f}" if usd >= 1 or not usd else f"{usd:.4f}"
+    return f"{usd:.2f}" if usd >= 0.01 or not usd else f"{usd:.4f}"

@@ -51,6 +51,11 @@ class ShownStage:
     missions: Sequence[ShownMission] = ()
 
     @property
+    def word(self) -> str:
+        """Its status as chips know it: what is due is nothing to look at yet."""
+        return "due" if self.row.status == Stage.Status.PENDING else self.row.status
+
+    @property
     def turns(self) -> int:
         """How many turns its workers took."""
         return int(self.row.usage.get("turns", 0))

@@ -44,8 +44,8 @@ def test_contract_and_result_stand_side_by_side(console: Client, sample: Sample)
 
 def test_turns_and_dollars_are_shown_by_stage_and_in_all(console: Client, sample: Sample):
     html = pipeline_page(console, sample.missions.reviewed)
-    assert "14 turns, 0.8312 USD" in html
-    assert "<dt>Cost</dt><dd>0.8312 USD, 14 turns</dd>" in html
+    assert "14 turns, 0.83 USD" in html
+    assert "<dt>Cost</dt><dd>0.83 USD, 14 turns</dd>" in html
     assert "<dt>Cost</dt>" not in pipeline_page(console, sample.completed)
 
 
