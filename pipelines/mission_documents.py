@@ -99,11 +99,16 @@ class Contract:
         An entry covers itself and what lies below it; what lies above it stays forbidden, and so
         does a path that is not in its one spelling.
         """
-        if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        if not is_plain(path):
             return False
         if any(write_sets.covers(entry, path) for entry in self.write_set):
             return True
         return self.success.files and self.directory == self.workplace and path in set(files)
+
+
+def is_plain(path: str) -> bool:
+    """Whether a path is in its one spelling: no segment of it is empty, `.` or `..`."""
+    return {"", ".", ".."}.isdisjoint(path.split("/"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The second half says the same of the database: whoever writes, with whatever SQL
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from guards import documents
 from guards.types import SYSTEM, Asker
 from pipelines import registry
 from pipelines.exceptions import GateRefused, MissionRefused
-from pipelines.models import Command, Mission, MissionResult, Reflection
+from pipelines.models import Command, Mission, MissionResult, Pipeline, Reflection
 from pipelines.services import missions
 from pipelines.services.missions import evaluation
 from pipelines.snapshots import changes, snapshot
 from pipelines.types import MissionRule
-from tests.pipelines.factories import OPERATOR, MissionDesk, claude
+from tests.pipelines.factories import OPERATOR, MissionDesk, PipelineFactory, claude
 from tests.pipelines.test_mission_documents import REFLECTION
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +99,24 @@ def test_what_really_changed_in_a_directory_decides(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("behind its back")
     kept_open(mission, MissionRule.OUTSIDE_WRITE_SET, changed=changes(before, snapshot(tmp_path)))
     assert missions.close(mission=mission, changed=good, by=SYSTEM).status == "closed"
+
+
+def test_what_another_pipeline_may_change_at_that_time_is_not_laid_to_this_one(
+    desk: MissionDesk,
+) -> None:
+    """Two pipelines in one project see each other's changes; their write sets are apart."""
+    mission = desk.worked()
+    theirs = PipelineFactory(write_set=["web:docs", "api:src"], status="running")
+    both = ["site/index.html", "docs/new.md"]
+    kept_open(mission, MissionRule.OUTSIDE_WRITE_SET, changed=both)  # it has not begun
+    Pipeline.objects.filter(pk=theirs.pk).update(started_at=timezone.now())
+    for path in ("src/main.py", "doc", "docs/../README", "README"):
+        kept_open(mission, MissionRule.OUTSIDE_WRITE_SET, changed=[*both, path])
+    before = mission.opened_at - timedelta(minutes=1)
+    Pipeline.objects.filter(pk=theirs.pk).update(finished_at=before)
+    kept_open(mission, MissionRule.OUTSIDE_WRITE_SET, changed=both)
+    Pipeline.objects.filter(pk=theirs.pk).update(finished_at=timezone.now())
+    assert missions.close(mission=mission, changed=both, by=SYSTEM).status == "closed"
 
 
 # --- Who judges, and by what ----------------------------------------------------------------------

@@ -7,11 +7,12 @@ knows what such a run spent, and a stop that crashing gets around is none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from django.conf import settings
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 
 from pipelines.models import Mission, Pipeline
@@ -33,20 +34,20 @@ def check(*, pipeline: Pipeline, command: str, max_usd: Decimal) -> None:
 
     Read under the executor's turn, so that two missions cannot both be the last one.
     """
-    living = lived_on(timezone.now())
-    for whose, rows, limit in (
+    same = Q(pipeline__identity_id=pipeline.identity_id) | Q(command=command)
+    living = list(_counted(lived_on(timezone.now()).filter(same)))
+    for whose, counted, limit in (
         (
             f"identity {pipeline.identity.handle}",
-            living.filter(pipeline__identity_id=pipeline.identity_id),
+            sum((usd for who, _, usd in living if who == pipeline.identity_id), Decimal(0)),
             settings.MISSION_DAILY_USD_PER_IDENTITY,
         ),
         (
             f"command {command}",
-            living.filter(command=command),
+            sum((usd for _, name, usd in living if name == command), Decimal(0)),
             settings.MISSION_DAILY_USD_PER_COMMAND,
         ),
     ):
-        counted = counted_usd(rows)
         if counted + max_usd > dollars(limit):
             raise record.refusal(
                 MissionRule.DAILY_BUDGET,
@@ -57,20 +58,22 @@ def check(*, pipeline: Pipeline, command: str, max_usd: Decimal) -> None:
 
 def counted_usd(rows: QuerySet[Mission]) -> Decimal:
     """What these missions count for: what they cost, or may have cost at most."""
+    return sum((amount for _, _, amount in _counted(rows)), Decimal(0))
+
+
+def _counted(rows: QuerySet[Mission]) -> Iterator[tuple[int, str, Decimal]]:
+    """Each mission's identity and command, and what it counts for."""
     told = rows.annotate(
         last_run=Max("events__id", filter=Q(events__kind=DISPATCHED)),
         last_cost=Max("events__id", filter=Q(events__kind=COST)),
     )
-    unknown = Q(last_run__isnull=False) & (
-        Q(last_cost__isnull=True) | Q(last_cost__lt=F("last_run"))
-    )
-    reserved = Q(status=Mission.Status.OPEN) | unknown
-    total = Decimal(0)
-    for usd, max_usd in told.filter(reserved).values_list("usd", "max_usd"):
-        total += max(usd, max_usd)
-    for (usd,) in told.exclude(reserved).values_list("usd"):
-        total += usd
-    return total
+    columns = ("pipeline__identity_id", "command", "status", "usd", "max_usd")
+    for identity_id, command, status, usd, max_usd, last_run, last_cost in told.values_list(
+        *columns, "last_run", "last_cost"
+    ):
+        untold = last_run is not None and (last_cost or 0) < last_run
+        reserved = status == Mission.Status.OPEN or untold
+        yield identity_id, command, max(usd, max_usd) if reserved else usd
 
 
 def lived_on(now: datetime) -> QuerySet[Mission]:

@@ -51,7 +51,9 @@ def abandon(*, mission_id: UUID, reason: str, by: Asker) -> Mission:
     require_operator(by=by, act="abandon a mission")
     said = _said(reason)
     with unit_of_work():
-        mission = _held_unended(mission_id)
+        mission = _held_in_order(record.read(mission_id))
+        if mission.status in Mission.ENDED:
+            raise AlreadyDecided(f"{mission} has ended: {mission.status}")
         if mission.dispatched_at is not None:
             raise record.refusal(
                 MissionRule.DISPATCHED,
@@ -63,20 +65,25 @@ def abandon(*, mission_id: UUID, reason: str, by: Asker) -> Mission:
 def release(*, mission_id: UUID, reason: str, by: Asker) -> Mission:
     """Free the write set of a mission that is stuck. Operator only; the mission fails with it.
 
-    What its stage has left running on this host is ended, since another worker may begin in the
-    same files at once. AlreadyDecided for a mission that has ended.
+    What its pipeline has left running on this host is ended first, since another worker may begin
+    in the same files at once; a live worker on another host is ended by cancelling the pipeline.
+    AlreadyDecided for a mission that has ended; one that ends through that very kill is given back.
     """
     require_operator(by=by, act="release a write set")
     said = _said(reason)
+    standing = record.read(mission_id)
+    if standing.status in Mission.ENDED:
+        raise AlreadyDecided(f"{standing} has ended: {standing.status}")
+    count = base.end_children(str(standing.pipeline_id))
+    log.warning("releasing a write set", mission=str(mission_id), by=str(by), children_ended=count)
     with unit_of_work():
-        mission = _held_unended(mission_id)
+        mission = _held_in_order(standing)
+        if mission.status in Mission.ENDED:
+            return mission
         now = timezone.now()
         Mission.objects.filter(pk=mission.pk).update(released_at=now, released_by=str(by))
         record.note(mission, "released", actor=str(by), facts={"reason": said[:300]})
-        ended = end(mission, Mission.Status.FAILED, reason=f"released: {said}", by=by)
-    count = base.end_children(str(mission.pipeline_id))
-    log.warning("write set released", mission=str(mission.pk), by=str(by), children_ended=count)
-    return ended
+        return end(mission, Mission.Status.FAILED, reason=f"released: {said}", by=by)
 
 
 def end_for_stage(*, stage_id: int, status: str, reason: str) -> int:
@@ -124,15 +131,11 @@ def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> 
     return mission
 
 
-def _held_unended(mission_id: UUID) -> Mission:
+def _held_in_order(standing: Mission) -> Mission:
     """The row after its pipeline's and its stage's: whoever cancels those takes that order, too."""
-    standing = record.read(mission_id)
     Pipeline.objects.select_for_update(no_key=True).get(pk=standing.pipeline_id)
     Stage.objects.select_for_update(no_key=True).get(pk=standing.stage_id)
-    mission = record.held(mission_id)
-    if mission.status in Mission.ENDED:
-        raise AlreadyDecided(f"{mission} has ended: {mission.status}")
-    return mission
+    return record.held(standing.pk)
 
 
 def _said(reason: str) -> str:

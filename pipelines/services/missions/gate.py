@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from django.db.models import Q
+
 from guards.services.units import unit_of_work
 from guards.types import Asker
-from pipelines import mission_documents
+from pipelines import mission_documents, write_sets
 from pipelines.exceptions import GateRefused
-from pipelines.mission_documents import Contract, Verdict
-from pipelines.models import Mission, MissionResult
+from pipelines.mission_documents import Contract, Verdict, is_plain
+from pipelines.models import Mission, MissionResult, Pipeline
 from pipelines.services.missions import ending, evaluation, record
 from pipelines.types import MissionRule
 
@@ -41,7 +43,7 @@ def close(*, mission: Mission, changed: Iterable[str], by: Asker) -> Mission:
             return ending.end(held, Mission.Status.ESCALATED, reason=reason, by=by)
         if result.verdict != Verdict.PASS:
             raise _refusal(MissionRule.VERDICT, f"the result of round {held.round} did not pass")
-        _check_changes(contract, result, paths)
+        _check_changes(held, contract, result, paths)
         return ending.end(held, Mission.Status.CLOSED, reason="", by=by)
 
 
@@ -75,14 +77,39 @@ def _result(mission: Mission) -> MissionResult:
     return found
 
 
-def _check_changes(contract: Contract, result: MissionResult, paths: list[str]) -> None:
+def _check_changes(
+    mission: Mission, contract: Contract, result: MissionResult, paths: list[str]
+) -> None:
     outside = [path for path in paths if not contract.permits(path, result.files)]
+    if outside and contract.project:
+        outside = _laid_to_nobody_else(mission, contract.project, outside)
     if outside:
         more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
         shown = ", ".join(ascii(path)[:200] for path in outside[:_SHOWN])
         raise _refusal(
             MissionRule.OUTSIDE_WRITE_SET, f"changed outside the write set: {shown}{more}"
         )
+
+
+def _laid_to_nobody_else(mission: Mission, project: str, paths: list[str]) -> list[str]:
+    """Without what another pipeline of that time may change, by its own signed write sets.
+
+    Two pipelines work in one project at once only where their write sets are apart, and both see
+    what the other one does.
+    """
+    since = mission.dispatched_at or mission.opened_at
+    others = (
+        Pipeline.objects.exclude(pk=mission.pipeline_id)
+        .filter(started_at__isnull=False)
+        .filter(Q(finished_at=None) | Q(finished_at__gte=since))
+    )
+    sets = [entry for paths in others.values_list("write_set", flat=True) for entry in paths]
+    return [
+        path
+        for path in paths
+        if not is_plain(path)
+        or not any(write_sets.covers(entry, f"{project}:{path}") for entry in sets)
+    ]
 
 
 def _refusal(rule: MissionRule, detail: str) -> GateRefused:
