@@ -274,15 +274,18 @@ MISSIONS_DIR = Path(env.str("MISSIONS_DIR", default=str(DATA_DIR / "missions")))
 MCP_URL = env.str("MCP_URL", default="http://127.0.0.1:8000/mcp")
 # A JSON file with further MCP servers that commands may name in `mcp_servers`.
 MCP_SERVERS_FILE = env.str("MCP_SERVERS_FILE", default="")
-# US dollars that missions of one identity, or of one command, may cost a day (UTC).
+# US dollars that the missions of one identity may cost a day (UTC).
 MISSION_DAILY_USD_PER_IDENTITY = env.float("MISSION_DAILY_USD_PER_IDENTITY", default=50.0)
+# US dollars that the missions of one command may cost a day (UTC).
 MISSION_DAILY_USD_PER_COMMAND = env.float("MISSION_DAILY_USD_PER_COMMAND", default=25.0)
 # How long a worker's question to the owner stays open, in days.
 TOOL_CALL_APPROVAL_DAYS = env.int("TOOL_CALL_APPROVAL_DAYS", default=7)
 
 # Who plans for mail that no rule matches: `claude` (a bounded mission, it costs money), or nobody.
 PLANNER = env.str("PLANNER", default="")
+# What asking for the plan of one message may cost, in US dollars.
 PLANNER_MAX_USD = env.float("PLANNER_MAX_USD", default=0.5)
+# How many turns a planner has.
 PLANNER_MAX_TURNS = env.int("PLANNER_MAX_TURNS", default=6)
 
 # --- Mail -----------------------------------------------------------------------------------------
