@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from django.conf import settings
@@ -70,6 +71,20 @@ def planner_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             )
         )
     return found
+
+
+@register()
+def mission_budgets(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """What missions may cost a day is an amount: a limit that is no number would stop nothing."""
+    return [
+        Error(
+            f"{name} is {getattr(settings, name)}, which is no amount of US dollars.",
+            hint="Set it to 0 (no mission opens) or more.",
+            id="pipelines.E009",
+        )
+        for name in ("MISSION_DAILY_USD_PER_IDENTITY", "MISSION_DAILY_USD_PER_COMMAND")
+        if not 0 <= getattr(settings, name) < math.inf
+    ]
 
 
 @register()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pipelines import checks
 
 
@@ -66,3 +68,11 @@ def test_a_list_of_safe_options_that_cannot_be_read_is_named(settings, tmp_path)
     settings.SAFE_OPTIONS_FILE = str(own)
 
     assert ids(checks.safe_options_are_readable(None)) == ["pipelines.E003"]
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("whose", ["IDENTITY", "COMMAND"])
+def test_a_days_limit_for_missions_is_an_amount(settings, whose: str, limit: float):
+    assert checks.mission_budgets(None) == []
+    setattr(settings, f"MISSION_DAILY_USD_PER_{whose}", limit)
+    assert ids(checks.mission_budgets(None)) == ["pipelines.E009"]
