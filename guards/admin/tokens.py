@@ -58,7 +58,12 @@ class ApiTokenAdmin(ServiceAdmin):
     empty_state = "Mint a token for whoever should read the API."
     empty_icon = "token"
     list_display = ("label", "prefix", "identity", "show_scopes", "show_state", "last_used_at")
-    list_filter = (("revoked_at", admin.EmptyFieldListFilter), "identity", "project")
+    list_filter = (
+        ("revoked_at", admin.EmptyFieldListFilter),
+        ("holder_type", admin.EmptyFieldListFilter),
+        "identity",
+        "project",
+    )
     list_select_related = ("identity",)
     search_fields = ("label", "prefix", "identity__handle", "project")
 
