@@ -12,6 +12,7 @@ import unicodedata
 from pathlib import Path
 
 from pipelines.exceptions import FilesRefused
+from pipelines.types import FileRule
 
 #: The longest shown name, in characters; the longest path below the directory, in bytes.
 MAX_NAME = 100
@@ -60,19 +61,21 @@ def segments(path: str) -> tuple[str, ...]:
     No `..`, no `.`, no empty segment, nothing absolute, no control character.
     """
     if not path:
-        raise refusal("a file needs a path", "path-empty")
+        raise refusal("a file needs a path", FileRule.PATH_EMPTY)
     if path.startswith("/"):
-        raise refusal(f"{path[:200]!r} is absolute, and not below the directory", "path-absolute")
+        raise refusal(
+            f"{path[:200]!r} is absolute, and not below the directory", FileRule.PATH_ABSOLUTE
+        )
     if any(unicodedata.category(one) in ("Cc", "Cs") for one in path):
-        raise refusal(f"{path[:200]!r} holds a control character", "path-control")
+        raise refusal(f"{path[:200]!r} holds a control character", FileRule.PATH_CONTROL)
     if len(path.encode()) > MAX_PATH_BYTES:
-        raise refusal(f"a path is longer than {MAX_PATH_BYTES} bytes", "path-too-long")
+        raise refusal(f"a path is longer than {MAX_PATH_BYTES} bytes", FileRule.PATH_TOO_LONG)
     found = tuple(path.split("/"))
     if len(found) > MAX_DEPTH:
-        raise refusal(f"{path[:200]!r} lies deeper than {MAX_DEPTH} levels", "path-too-deep")
+        raise refusal(f"{path[:200]!r} lies deeper than {MAX_DEPTH} levels", FileRule.PATH_TOO_DEEP)
     for segment in found:
         if segment in ("", ".", ".."):
-            raise refusal(f"{path[:200]!r} holds the segment {segment!r}", "path-not-plain")
+            raise refusal(f"{path[:200]!r} holds the segment {segment!r}", FileRule.PATH_NOT_PLAIN)
     return found
 
 
@@ -83,7 +86,7 @@ def relative(path: str, directory: Path) -> str:
     return inside
 
 
-def refusal(detail: str, rule: str) -> FilesRefused:
+def refusal(detail: str, rule: FileRule) -> FilesRefused:
     """FilesRefused with the rule it names."""
     return FilesRefused(detail, field=FIELD, rule=rule)
 

@@ -21,6 +21,7 @@ from uuid import UUID
 from django.conf import settings
 
 from pipelines.file_names import MAX_DEPTH, refusal, segments
+from pipelines.types import FileRule
 
 #: The largest file, and the most that a directory may hold in all, in bytes (DES-032).
 MAX_FILE_BYTES = 25_000_000
@@ -61,7 +62,7 @@ def make(directory: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise refusal(f"the directory cannot be made: {error.strerror}", "disk") from error
+        raise refusal(f"the directory cannot be made: {error.strerror}", FileRule.DISK) from error
     return True
 
 
@@ -71,13 +72,15 @@ def opened(directory: Path) -> Iterator[int]:
     try:
         descriptor = os.open(directory, _DIRECTORY)
     except OSError as error:
-        raise refusal("the pipeline's directory is not there", "directory-gone") from error
+        raise refusal("the pipeline's directory is not there", FileRule.DIRECTORY_GONE) from error
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
-            raise refusal("the pipeline's directory belongs to somebody else", "directory-foreign")
+            raise refusal(
+                "the pipeline's directory belongs to somebody else", FileRule.DIRECTORY_FOREIGN
+            )
         yield descriptor
     except OSError as error:
-        raise refusal(f"the directory cannot be used: {error.strerror}", "disk") from error
+        raise refusal(f"the directory cannot be used: {error.strerror}", FileRule.DISK) from error
     finally:
         os.close(descriptor)
 
@@ -90,7 +93,7 @@ def write(root: int, name: str, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
     except OSError as error:
-        raise refusal(f"{name!r} cannot be written: {error.strerror}", "disk") from error
+        raise refusal(f"{name!r} cannot be written: {error.strerror}", FileRule.DISK) from error
 
 
 @contextmanager
@@ -133,7 +136,7 @@ def read(root: int, path: str, *, sha256: str) -> bytes:
     with opened_file(root, path) as descriptor:
         content = b"".join(_chunks(descriptor, path))
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise refusal(f"{path!r} was changed after it was handed on", "file-changed")
+        raise refusal(f"{path!r} was changed after it was handed on", FileRule.FILE_CHANGED)
     return content
 
 
@@ -146,10 +149,13 @@ def measure(root: int) -> int:
     for entries, status in enumerate(_walk(root), start=1):
         total += status.st_size if not stat.S_ISDIR(status.st_mode) else 0
         if entries > MAX_ENTRIES:
-            raise refusal(f"the directory holds over {MAX_ENTRIES} entries", "too-many-entries")
+            raise refusal(
+                f"the directory holds over {MAX_ENTRIES} entries", FileRule.TOO_MANY_ENTRIES
+            )
         if total > MAX_DIRECTORY_BYTES:
             raise refusal(
-                f"the directory holds over {MAX_DIRECTORY_BYTES} bytes", "directory-too-large"
+                f"the directory holds over {MAX_DIRECTORY_BYTES} bytes",
+                FileRule.DIRECTORY_TOO_LARGE,
             )
     return total
 
@@ -167,7 +173,9 @@ def remove(directory: Path) -> int | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise refusal(f"the directory cannot be removed: {error.strerror}", "disk") from error
+            raise refusal(
+                f"the directory cannot be removed: {error.strerror}", FileRule.DISK
+            ) from error
     return empty(gone, and_itself=True)
 
 
@@ -204,21 +212,21 @@ def _opened_below(root: int, above: list[str], path: str) -> Iterator[int]:
 
 def _not_a_file(path: str, error: OSError) -> Exception:
     if isinstance(error, FileNotFoundError):
-        return refusal(f"{path!r} does not exist", "file-missing")
-    return refusal(f"{path!r} is no regular file in the directory", "file-not-regular")
+        return refusal(f"{path!r} does not exist", FileRule.FILE_MISSING)
+    return refusal(f"{path!r} is no regular file in the directory", FileRule.FILE_NOT_REGULAR)
 
 
 def _check_file(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise refusal(f"{path!r} is no regular file in the directory", "file-not-regular")
+        raise refusal(f"{path!r} is no regular file in the directory", FileRule.FILE_NOT_REGULAR)
     if status.st_nlink != 1:
-        raise refusal(f"{path!r} has another name as well (a hard link)", "file-linked")
+        raise refusal(f"{path!r} has another name as well (a hard link)", FileRule.FILE_LINKED)
     if status.st_size > MAX_FILE_BYTES:
         raise _too_large(path)
 
 
 def _too_large(path: str) -> Exception:
-    return refusal(f"{path!r} is larger than {MAX_FILE_BYTES} bytes", "file-too-large")
+    return refusal(f"{path!r} is larger than {MAX_FILE_BYTES} bytes", FileRule.FILE_TOO_LARGE)
 
 
 def _chunks(descriptor: int, path: str) -> Iterator[bytes]:
@@ -243,7 +251,9 @@ def _walk(root: int) -> Iterator[os.stat_result]:
                     waiting.append((*place, entry.name))
                 yield status
         if len(place) >= MAX_DEPTH:
-            raise refusal(f"the directory is deeper than {MAX_DEPTH} levels", "path-too-deep")
+            raise refusal(
+                f"the directory is deeper than {MAX_DEPTH} levels", FileRule.PATH_TOO_DEEP
+            )
 
 
 def _remove_all(root: int) -> int:

@@ -116,6 +116,31 @@ class DocumentRule(StrEnum):
     REFLECTION_REQUIRED = "reflection-required"
 
 
+class FileRule(StrEnum):
+    """Why a file of the pipe, or its directory, was refused: the closed list (DES-032)."""
+
+    PATH_EMPTY = "path-empty"
+    PATH_MISSING = "path-missing"
+    PATH_CONTROL = "path-control"
+    PATH_TOO_LONG = "path-too-long"
+    PATH_TOO_DEEP = "path-too-deep"
+    PATH_ABSOLUTE = "path-absolute"
+    PATH_NOT_PLAIN = "path-not-plain"
+    FILE_MISSING = "file-missing"
+    FILE_NOT_REGULAR = "file-not-regular"
+    FILE_LINKED = "file-linked"
+    FILE_TOO_LARGE = "file-too-large"
+    FILE_TWICE = "file-twice"
+    FILE_CHANGED = "file-changed"
+    FILES_TOO_LARGE = "files-too-large"
+    TOO_MANY_FILES = "too-many-files"
+    TOO_MANY_ENTRIES = "too-many-entries"
+    DIRECTORY_TOO_LARGE = "directory-too-large"
+    DIRECTORY_GONE = "directory-gone"
+    DIRECTORY_FOREIGN = "directory-foreign"
+    DISK = "disk"
+
+
 class ArgumentType(StrEnum):
     """The types that a command's arguments may declare (DES-028)."""
 

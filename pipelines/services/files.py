@@ -27,7 +27,7 @@ from pipelines.file_names import refusal
 from pipelines.models import Pipeline
 from pipelines.services import transitions
 from pipelines.services.claims import Claim
-from pipelines.types import CommandSpec
+from pipelines.types import CommandSpec, FileRule
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +79,7 @@ def handed(pipe: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         for entry in entries:
             if filing.look_at(root, entry["path"]) != entry["size"]:
                 raise refusal(
-                    f"{entry['path']!r} was changed after it was handed on", "file-changed"
+                    f"{entry['path']!r} was changed after it was handed on", FileRule.FILE_CHANGED
                 )
     return {**pipe, "files": [_absolute(entry, directory) for entry in entries]}
 
@@ -111,7 +111,7 @@ def after(
     if not written.said_files:
         log.warning("a command that returns files named none: they end here", command=spec.name)
     if len(written.files) > MAX_FILES:
-        raise refusal(f"a pipe holds at most {MAX_FILES} files", "too-many-files")
+        raise refusal(f"a pipe holds at most {MAX_FILES} files", FileRule.TOO_MANY_FILES)
     with filing.opened(directory) as root:
         earlier = {entry["path"]: entry for entry in pipe["files"]}
         entries = [_returned(one, root, directory, earlier, position) for one in written.files]
@@ -143,7 +143,7 @@ def _check_for_mail(entries: Sequence[Mapping[str, Any]]) -> None:
     """Refuse what no mail could carry before anything of it is read into memory."""
     total = sum(entry["size"] for entry in entries)
     if total > mail_files.MAX_BYTES:
-        raise refusal(f"a mail carries no {total} bytes of files", "files-too-large")
+        raise refusal(f"a mail carries no {total} bytes of files", FileRule.FILES_TOO_LARGE)
 
 
 def _entry_of(attachment: Attachment) -> dict[str, Any]:
@@ -162,13 +162,16 @@ def _entry_of(attachment: Attachment) -> dict[str, Any]:
 def _check_caps(attachments: Iterable[Attachment]) -> None:
     sizes = [len(one.content) for one in attachments]
     if any(size > filing.MAX_FILE_BYTES for size in sizes):
-        raise refusal(f"an attachment is over {filing.MAX_FILE_BYTES} bytes", "file-too-large")
+        raise refusal(
+            f"an attachment is over {filing.MAX_FILE_BYTES} bytes", FileRule.FILE_TOO_LARGE
+        )
     if sum(sizes) > filing.MAX_DIRECTORY_BYTES:
         raise refusal(
-            f"the attachments are over {filing.MAX_DIRECTORY_BYTES} bytes", "directory-too-large"
+            f"the attachments are over {filing.MAX_DIRECTORY_BYTES} bytes",
+            FileRule.DIRECTORY_TOO_LARGE,
         )
     if len(sizes) > MAX_FILES:
-        raise refusal(f"a message brings at most {MAX_FILES} files", "too-many-files")
+        raise refusal(f"a message brings at most {MAX_FILES} files", FileRule.TOO_MANY_FILES)
 
 
 def _write(directory: Path, files: Iterable[tuple[Mapping[str, Any], Attachment]]) -> None:
@@ -198,7 +201,7 @@ def _restore(pipeline: Pipeline, directory: Path) -> None:
         for entry in wanted:
             if entry["origin"] != ATTACHMENT or entry["path"] not in found:
                 raise refusal(
-                    f"{entry['path']!r} is gone: an earlier stage made it", "file-missing"
+                    f"{entry['path']!r} is gone: an earlier stage made it", FileRule.FILE_MISSING
                 )
         _write(directory, [(entry, found[entry["path"]]) for entry in wanted])
     except CountersignError:
@@ -221,7 +224,7 @@ def _returned(
     """One file as a stage named it, looked at: its size and its origin are ours to say."""
     path = claimed.get("path")
     if not isinstance(path, str):
-        raise refusal("each file has its path, a text", "path-missing")
+        raise refusal("each file has its path, a text", FileRule.PATH_MISSING)
     path = file_names.relative(path, directory)
     found = filing.digest(root, path)
     before = earlier.get(path)
@@ -245,5 +248,5 @@ def _refuse_twice(entries: Iterable[Mapping[str, Any]]) -> None:
     seen: set[str] = set()
     for entry in entries:
         if entry["path"] in seen:
-            raise refusal(f"{entry['path']!r} is named twice", "file-twice")
+            raise refusal(f"{entry['path']!r} is named twice", FileRule.FILE_TWICE)
         seen.add(entry["path"])

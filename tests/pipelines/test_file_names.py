@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from pipelines import file_names
 from pipelines.exceptions import FilesRefused
+from pipelines.types import FileRule
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
 HERE = Path("/var/pipelines/one")
 
 
@@ -127,3 +129,9 @@ def test_what_passes_never_leaves_the_directory(path):
 )
 def test_a_media_type_is_one_or_is_told_by_the_ending(given, path, expected):
     assert file_names.media_type(given, path) == expected
+
+
+def test_every_rule_is_told_to_whoever_writes_commands():
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert [rule for rule in FileRule if f"`{rule}`" not in page] == []
