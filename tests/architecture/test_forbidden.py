@@ -28,6 +28,7 @@ SPEAKS = (
     "teams/gateways/",
     "config/embedded_mail.py",
     "config/demo/post.py",
+    "config/doctor/workers.py",
     "config/management/commands/up.py",
     "guards/queue/wakeup.py",
     "guards/process/",
