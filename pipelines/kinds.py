@@ -6,7 +6,7 @@ PIPELINES = {
     "pipeline.planned": "A pipeline was planned by {planner}: {plan}.",
     "pipeline.queued": "A pipeline waits for its turn: {reason}.",
     "pipeline.running": "A worker took the pipeline.",
-    "pipeline.waiting_approval": "The pipeline's reply waits for a person.",
+    "pipeline.waiting_approval": "The pipeline waits for a person: {reason}.",
     "pipeline.completed": "The pipeline ended well.",
     "pipeline.failed": "The pipeline failed: {reason}.",
     "pipeline.cancelled": "The pipeline was cancelled: {reason}.",

@@ -13,8 +13,8 @@ back:
 `stage_given_up`  sender=Stage, stage_id=int, pipeline_id=UUID, reason=str, actor=str: a stage that
                   was claimed, ran or waited was cancelled or interrupted. Its mission ends, and
                   what it was waiting for is taken back. Database only
-`pipeline_ended`  sender=Pipeline, pipeline_id=UUID, status=str: it completed, failed, was cancelled or
-                  interrupted. Its directory goes once that is committed
+`pipeline_ended`  sender=Pipeline, pipeline_id=UUID, status=str: it completed, failed, was cancelled
+                  or interrupted. Its directory goes once that is committed
 `mission_ended`   sender=Mission, mission_id=UUID, stage_id=int, pipeline_id=UUID, status=str,
                   reason=str: it is closed, failed, escalated or abandoned, and never opens again.
                   Database only

@@ -329,6 +329,7 @@ def _wait(pipeline: Pipeline, stage: Stage) -> None:
         Pipeline.Status.WAITING_APPROVAL,
         old=[Pipeline.Status.RUNNING],
         changes={"lease_until": None},
+        facts={"reason": "its reply"},
     )
 
 

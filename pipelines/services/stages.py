@@ -122,7 +122,7 @@ def put_back(held: Claim, stage: Stage, *, reason: str) -> None:
 def wait(held: Claim, stage: Stage, result: RunResult) -> None:
     """Only a person can let it go on: no worker is held for it."""
     with unit_of_work():
-        _give_pipeline_back(held, Pipeline.Status.WAITING_APPROVAL, f"{stage.command} waits")
+        _give_pipeline_back(held, Pipeline.Status.WAITING_APPROVAL, stage.command)
         moved = transitions.move_stage(
             stage,
             Stage.Status.WAITING_APPROVAL,
