@@ -48,7 +48,9 @@ class CommandAdmin(PageAdmin):
     page_template = "pipelines/command.html"
     empty_state = "Write one here or as a file, and sign it with the owner's key."
     empty_icon = "terminal"
-    list_display = ("name", "show_signature", "runner", "serial", "description", "checked_at")
+    list_display = (
+        *("name", "show_signature", "runner", "serial", "show_draft", "description", "checked_at"),
+    )
     list_filter = ("signature_state", "runner")
     search_fields = ("name", "description", "digest")
 
@@ -57,6 +59,11 @@ class CommandAdmin(PageAdmin):
         """The state's word, and whether it still holds: another owner may be named by now."""
         said = command.get_signature_state_display()
         return "does not run" if _hindrance(command) else said
+
+    @display(description="Draft", ordering="draft_at")
+    def show_draft(self, command: Command) -> str:
+        """Whose draft waits for a signature."""
+        return command.draft_by if command.draft_at else ""
 
     def acts(self) -> Mapping[str, Act]:
         """A signature that was made elsewhere is taken back here; a draft is thrown away."""

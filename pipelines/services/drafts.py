@@ -182,13 +182,15 @@ def _problems(document: Mapping[str, Any], name: str, row: Command | None) -> li
 def _shown(document: Mapping[str, Any], digest: str) -> dict[str, Any]:
     """The columns of a command that nobody has signed yet."""
     runner, description = document.get("runner"), document.get("description")
+    serial = document.get("serial")
     return {
         "document": document,
         "signature": "",
         "digest": digest,
+        "serial": serial if type(serial) is int and 0 < serial < 2**31 else 0,
         "runner": runner if runner in ("cli", "claude") else "claude",
         "description": description if isinstance(description, str) else "",
         "signature_state": Command.SignatureState.MISSING,
-        "signature_detail": "it was written in the console and is not signed yet",
+        "signature_detail": "It was written in the console, and is not signed yet.",
         "checked_at": timezone.now(),
     }
