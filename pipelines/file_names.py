@@ -20,6 +20,8 @@ MAX_PATH_BYTES = 1024
 #: How deep below its directory a file may lie.
 MAX_DEPTH = 32
 
+#: What a part's number before its name takes.
+_NUMBER = 6
 _UNSAFE = re.compile(r'[\\/:*?"<>|]')
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9.+=@,_-]+")
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,15}\Z")
@@ -31,12 +33,12 @@ FIELD = "files"
 UNKNOWN_TYPE = "application/octet-stream"
 
 
-def shown(name: str) -> str:
+def shown(name: str, *, most: int = MAX_NAME) -> str:
     """A name as people may read it: one line without path, control or direction marks; or ""."""
     composed = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode("utf-8"))
     printable = "".join(one if _is_printable(one) else "_" for one in composed)
     cleaned = re.sub(r"\.{2,}", ".", _UNSAFE.sub("_", printable))
-    return _cut(re.sub(r"[\s_]{2,}", "_", cleaned).strip(" ._-"))
+    return _cut(re.sub(r"[\s_]{2,}", "_", cleaned).strip(" ._-"), most)
 
 
 def of_attachment(name: str, media_type: str, index: int) -> tuple[str, str]:
@@ -44,7 +46,10 @@ def of_attachment(name: str, media_type: str, index: int) -> tuple[str, str]:
 
     The path is plain ASCII and never begins with a dot or a `-`: no program takes it for an option.
     """
-    readable = shown(name) or f"part{mimetypes.guess_extension(media_type) or '.bin'}"
+    readable = (
+        shown(name, most=MAX_NAME - _NUMBER)
+        or f"part{mimetypes.guess_extension(media_type) or '.bin'}"
+    )
     return f"{index:02d}-{readable}", f"{index:02d}-{_plain(readable)}"
 
 
@@ -104,10 +109,10 @@ def _plain(name: str) -> str:
     return (plain or "part") + (ending[0] if ending else "")
 
 
-def _cut(name: str) -> str:
-    """At most MAX_NAME characters, the ending kept."""
-    if len(name) <= MAX_NAME:
+def _cut(name: str, most: int) -> str:
+    """At most so many characters, the ending kept."""
+    if len(name) <= most:
         return name
     ending = _EXTENSION.search(name)
     kept = ending[0] if ending else ""
-    return name[: MAX_NAME - len(kept)].rstrip(" ._-") + kept
+    return name[: most - len(kept)].rstrip(" ._-") + kept
