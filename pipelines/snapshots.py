@@ -3,7 +3,9 @@
 A worker says which files it changed; this is how that is checked afterwards (W14). No content is
 read and no link is followed. A file counts as changed when its inode, size, times, mode or owner
 differ: `ctime` cannot be set back by a program. A directory counts by its mode and owner, and by
-itself only when it came or went empty; what lies in it counts entry by entry, `.git` included.
+itself only when it came or went empty; what lies in it counts entry by entry, `.git` included. A
+link that leads out of the directory is named with where it leads, which lies in no write set: the
+next writer would follow it.
 """
 
 from __future__ import annotations
@@ -43,13 +45,22 @@ class Entry(NamedTuple):
         """Whether it is a directory itself, not a link to one."""
         return stat.S_ISDIR(self.mode)
 
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return stat.S_ISLNK(self.mode)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All entries below a directory by relative path; `unreadable` maps directories to why not."""
+    """All entries below a directory by relative path.
+
+    `unreadable` maps directories to why not, `outward` links to where outside they lead.
+    """
 
     entries: Mapping[str, Entry]
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    outward: Mapping[str, str] = field(default_factory=dict)
 
 
 def snapshot(directory: Path) -> Snapshot:
@@ -72,14 +83,16 @@ def snapshot(directory: Path) -> Snapshot:
         waiting += [path for path, entry in found if entry.is_directory]
         if len(entries) > MAX_ENTRIES:
             raise SnapshotRefused(f"{directory} holds more than {MAX_ENTRIES} entries")
+    outward = _leading_out(directory, [path for path in entries if entries[path].is_link])
     _let_the_clock_pass(entries)
-    return Snapshot(entries, unreadable)
+    return Snapshot(entries, unreadable, outward)
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """The paths that came, went or changed between two looks, sorted; a renamed one counts twice.
 
-    A name that is not UTF-8 is shown with its bytes escaped.
+    They are relative, but for where a new link leads to outside. A name that is not UTF-8 is shown
+    with its bytes escaped.
     """
     found = {
         path
@@ -87,7 +100,8 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
         if _differs(path, before, after)
     }
     found -= _explained(found, before, after)
-    return sorted(_shown(path) for path in found)
+    led_to = {after.outward[path] for path in found if path in after.outward}
+    return sorted(_shown(path) for path in found | led_to)
 
 
 def _look_into(directory: Path, place: str) -> Iterator[tuple[str, Entry]]:
@@ -98,6 +112,21 @@ def _look_into(directory: Path, place: str) -> Iterator[tuple[str, Entry]]:
                 yield path, _entry(entry.stat(follow_symlinks=False))
             except FileNotFoundError:
                 continue  # gone between the listing and the look: as if it had gone before
+
+
+def _leading_out(directory: Path, links: list[str]) -> dict[str, str]:
+    """The links whose target, as it is written, lies outside; by the absolute path of that."""
+    root = Path(os.path.normpath(directory.absolute()))
+    found = {}
+    for path in links:
+        here = root / path
+        try:
+            target = Path(os.path.normpath(here.parent / here.readlink()))
+        except OSError:
+            continue  # replaced since it was listed: the next look sees what is there then
+        if not target.is_relative_to(root):
+            found[path] = str(target)
+    return found
 
 
 def _entry(status: os.stat_result) -> Entry:

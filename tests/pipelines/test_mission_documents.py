@@ -65,7 +65,7 @@ _plain = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 _numbers = (
     st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just(-0.0) | st.just(1e16)
 )
-_values = st.recursive(
+json_values = st.recursive(
     st.none() | st.booleans() | _numbers | _plain,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_plain, inner, max_size=4),
     max_leaves=12,
@@ -77,10 +77,10 @@ _paths = st.lists(_segments, min_size=1, max_size=4).map("/".join).filter(str.st
 @pytest.mark.fault("sister-1")
 @settings(max_examples=80, deadline=None)
 @given(
-    args=st.dictionaries(_plain, _values, max_size=4),
-    pipe=_values,
+    args=st.dictionaries(_plain, json_values, max_size=4),
+    pipe=json_values,
     write_set=st.lists(_paths, max_size=4, unique=True),
-    schema=st.none() | st.just("text") | st.dictionaries(_plain, _values, max_size=3),
+    schema=st.none() | st.just("text") | st.dictionaries(_plain, json_values, max_size=3),
     rounds=st.integers(1, 100),
 )
 def test_whatever_contract_we_write_our_own_decoder_reads_back(

@@ -70,7 +70,8 @@ def test_a_result_that_asks_for_a_person_escalates_and_is_never_called_closed(
 
 @pytest.mark.fault("W14", "sister-48", "sister-49")
 @pytest.mark.parametrize(
-    "path", ["notes.txt", "sit", "sites/a", ".git/hooks/pre-commit", "site/../x", "Site/a", ""]
+    "path",
+    ["notes.txt", "sit", "sites/a", ".git/hooks/pre-commit", "site/../x", "Site/a", "/etc", ""],
 )
 def test_a_change_outside_the_write_set_does_not_close_whatever_the_worker_says(
     desk: MissionDesk, path: str

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, NotFound, Refused
 from guards.models import ApiToken, Identity
 from guards.services import tokens
 from guards.types import SYSTEM, Asker, Refusal
+from pipelines import mission_documents
 from pipelines.exceptions import (
     ClaimLost,
     ContractInvalid,
@@ -18,13 +20,20 @@ from pipelines.exceptions import (
     MissionRefused,
     StageMustWait,
 )
-from pipelines.models import Mission, MissionEvent, MissionResult, Reflection, Stage
+from pipelines.models import (
+    Mission,
+    MissionEvent,
+    MissionResult,
+    Pipeline,
+    Reflection,
+    Stage,
+)
 from pipelines.services import missions
 from pipelines.signals import mission_ended, stage_given_up
 from pipelines.types import MissionRule
 from teams.models import Event
 from tests.pipelines.factories import OPERATOR, MissionDesk, PipelineFactory, claude
-from tests.pipelines.test_mission_documents import REFLECTION
+from tests.pipelines.test_mission_documents import REFLECTION, json_values
 
 pytestmark = pytest.mark.django_db
 
@@ -80,6 +89,19 @@ def test_the_contract_in_the_database_is_what_its_worker_reads(desk: MissionDesk
     assert shown["contract"]["id"] == str(mission.pk)
     assert shown["contract"]["ticket"] == f"pipeline-{desk.pipeline.pk}"
     assert shown["contract"]["write_set"] == ["site"]
+
+
+@pytest.mark.fault("sister-1")
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(value=json_values)
+def test_no_database_changes_what_a_contract_says(desk: MissionDesk, value: Any) -> None:
+    """Numbers, above all: PostgreSQL keeps other spellings of them than JSON came with."""
+    written = mission_documents.exact({"value": value})
+    Pipeline.objects.filter(pk=desk.pipeline.pk).update(pipe=written)
+    kept = Pipeline.objects.get(pk=desk.pipeline.pk).pipe
+    assert mission_documents.digest(kept) == mission_documents.digest(written)
 
 
 def test_a_contract_that_our_decoder_refuses_opens_nothing(desk: MissionDesk) -> None:

@@ -104,7 +104,7 @@ def _mode_and_back(tree: Path) -> None:
         (_deep, ["new/deep/file"]),
         (_whole_directory_gone, ["notes/a.txt"]),
         (_linked_hard, ["site/alias", "top.txt"]),
-        (_turned_into_link, ["empty"]),
+        (_turned_into_link, ["/etc", "empty"]),
         (lambda tree: (tree / "link").unlink() or (tree / "link").symlink_to("top.txt"), ["link"]),
         (lambda tree: (tree / ".git/config").write_text("[core] fsmonitor=x"), [".git/config"]),
         (lambda tree: os.mkfifo(tree / "site/pipe"), ["site/pipe"]),
@@ -123,6 +123,31 @@ def test_it_follows_no_link(tree: Path, tmp_path: Path) -> None:
     (tree / "way-out").symlink_to(outside)
     assert _changed(tree, lambda _: (outside / "secret").write_text("x")) == []
     assert "way-out" in snapshot(tree).entries
+
+
+@pytest.mark.fault("W14")
+@pytest.mark.parametrize(
+    ("target", "leads_out"),
+    [
+        ("/etc/cron.d", True),
+        ("../../other", True),
+        ("../site/../../other", True),
+        ("{root}/../other", True),
+        ("{root}-beside", True),
+        ("../site/index.html", False),
+        ("{root}/notes", False),
+        ("nowhere", False),
+    ],
+)
+def test_a_link_that_leads_out_is_named_with_where_it_leads(
+    tree: Path, target: str, leads_out: bool
+) -> None:
+    """The next one who writes there would follow it: inside a write set, it still lies outside."""
+    named = target.format(root=tree)
+    changed = _changed(tree, lambda root: (root / "site/link").symlink_to(named))
+    outside = [os.path.normpath(tree / "site" / named)] if leads_out else []
+    assert changed == sorted([*outside, "site/link"])
+    assert changes(snapshot(tree), snapshot(tree)) == []
 
 
 def test_a_name_that_is_no_text_is_shown_by_its_bytes(tree: Path) -> None:
