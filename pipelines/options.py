@@ -78,20 +78,30 @@ def check_value(spec: CommandSpec, argument: ArgumentSpec, text: str) -> None:
 def _check_word(use: _Use, spec: CommandSpec, argument: ArgumentSpec, text: str) -> None:
     program = use.program
     if argument.position is None:
-        starts = program.value_leading
+        said = _fault(text, leading=program.value_leading)
     else:
-        starts = program.leading if program.ends_options else f"{program.leading}-"
-    if text and text[0] in starts:
+        said = _fault(
+            text,
+            leading=program.leading if program.ends_options else f"{program.leading}-",
+            without=program.without,
+            starts=program.starts,
+        )
+    if said:
         raise ArgumentInvalid(
-            f"{argument.name} begins with {text[0]!r}, which {use.name} does not take for data",
+            f"{argument.name} {said}: {use.name} may be given no such word",
             field=argument.name,
         )
-    found = next((part for part in program.without if part in text), None)
-    if found is not None and argument.position is not None:
-        raise ArgumentInvalid(
-            f"{argument.name} holds {found!r}, which {use.name} does not take for data",
-            field=argument.name,
-        )
+
+
+def _fault(
+    text: str, *, leading: str, without: Sequence[str] = (), starts: Sequence[str] = ()
+) -> str:
+    """Why a word could be more than data; "" where it cannot."""
+    if text and text[0] in leading:
+        return f"begins with {text[0]!r}"
+    if starts and not text.startswith(tuple(starts)):
+        return f"does not begin with {' or '.join(starts)}"
+    return next((f"holds {part!r}" for part in without if part in text), "")
 
 
 def _uses(

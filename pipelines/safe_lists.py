@@ -30,8 +30,8 @@ class Program:
     `dashed_first`: a first word without a dash would be options. `stops_at_word`, `stops_at_code`:
     nothing behind is an option of this program. `ends_options`: `--` does what one expects.
     A word from mail may stand only where `mail_words`, may not begin with a character of `leading`
-    nor hold a text of `without`; a named value may not begin with `value_leading`. `refused` says
-    why the program may not be used at all.
+    nor hold a text of `without`, and begins with one of `starts` where there are any; a named value
+    may not begin with `value_leading`. `refused` says why the program may not be used at all.
     """
 
     names: tuple[str, ...] = ()
@@ -56,6 +56,7 @@ class Program:
     mail_words: bool = True
     leading: str = ""
     without: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
     value_leading: str = ""
     refused: str = ""
     subcommands: Mapping[str, Program] | None = None

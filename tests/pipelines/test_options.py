@@ -31,7 +31,8 @@ def programs(tmp_path: Path, settings) -> Path:
     """Every program of these tests is there and allowed, whatever this machine has."""
     directory = tmp_path / "programs"
     directory.mkdir()
-    for name in (*MUST, "wc", "timeout", "dash", "mawk", "python3.11", "ed", "sudo", "nice"):
+    more = ("wc", "timeout", "dash", "mawk", "python3.11", "ed", "sudo", "nice", "sqlite3", "mail")
+    for name in (*MUST, "psql", *more):
         (directory / name).write_text("#!/bin/true\n")
         (directory / name).chmod(0o755)
     settings.ALLOWED_BINARIES = [str(directory)]
@@ -89,6 +90,8 @@ ALLOWED = [
     "gpg --batch --verify a.sig a",
     "sendmail -oi -f robot@example.org",
     "wc --any-option -x",
+    "sqlite3 -readonly -json db.sqlite3 select",
+    "psql -At -d house -c select",
 ]
 
 
@@ -176,6 +179,11 @@ REFUSED = [
     ("sendmail -C/tmp/x", 0),
     ("sendmail -oQ/tmp", 0),
     ("sort -k", 0),
+    ("sqlite3 db.sqlite3", -1),
+    ("sqlite3 -init rc db.sqlite3 select", 0),
+    ("psql -At house", -1),
+    ("psql -c /dev/stdin", 0),
+    ("mail -s x bob@example.org", -1),
     ("sort -k -o", 1),
 ]
 
@@ -291,6 +299,10 @@ def test_arguments_from_mail_are_never_options_off_the_list_nor_code(line, argum
         ("sendmail -oi", "bob@example.org", True),
         ("git fetch", "ext::sh", False),
         ("git log", "-O", True),
+        ("curl", "https://example.org/", True),
+        ("curl", "file:///etc/passwd", False),
+        ("curl", "FILE:///etc/passwd", False),
+        ("wget", "/etc/passwd", False),
         ("wc", "-x", True),
     ],
 )
