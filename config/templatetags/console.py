@@ -118,9 +118,19 @@ def usd(amount: Decimal | float | None) -> str:
     return f"{amount:.2f}" if amount >= 0.01 or not amount else f"{amount:.4f}"
 
 
+#: Origins of outgoing mail that are no tables, and whose rows their ids begin with.
+_WRITERS = {
+    "pipelines.send": "pipelines.stage",
+    "pipelines.resumption": "pipelines.pipeline",
+    "pipelines.acknowledgement": "pipelines.pipeline",
+}
+
+
 @register.simple_tag
 def subject_url(subject_type: str, subject_id: str) -> str:
     """The page of a subject reference, or nothing where it has none."""
+    if subject_type in _WRITERS:
+        subject_type, subject_id = _WRITERS[subject_type], subject_id.partition(".")[0]
     try:
         app, model = subject_type.split(".")
         return reverse(f"admin:{app}_{model}_change", args=[subject_id])

@@ -109,3 +109,4 @@ def test_a_new_message_that_waits_shows_its_files_and_that_it_answers_nothing(
     assert hashlib.sha256(b"png").hexdigest()[:16] in review
     assert "The chart" in review and "bob@example.net" in review
     assert "chart.png" in pages["mail_outbound_change"]
+    assert reverse("admin:pipelines_stage_change", args=[17]) in pages["mail_outbound_change"]
