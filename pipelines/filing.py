@@ -32,6 +32,8 @@ MAX_ENTRIES = 10_000
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Linux opens a directory as a place only, whatever its mode.
+_PLACE = getattr(os, "O_PATH", os.O_RDONLY)
 _CHUNK = 1 << 20
 _GONE = ".gone"
 
@@ -293,7 +295,7 @@ def _unlink_files(directory: int) -> tuple[int, list[str]]:
 @contextmanager
 def _unlocked(directory: int, name: str) -> Iterator[int]:
     """A descriptor of a directory that may be listed and changed, whatever mode it was given."""
-    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    place = os.open(name, _PLACE | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
         if stat.S_IMODE(os.fstat(place).st_mode) & 0o700 != 0o700:
             os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101 - a path would be followed
