@@ -20,7 +20,7 @@ from guards import queue
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
 from pipelines import registry
-from pipelines.exceptions import ClaimLost, StageMustWait
+from pipelines.exceptions import ClaimLost, CommandNotRunnable, StageMustWait
 from pipelines.models import Pipeline, Stage
 from pipelines.services import (
     acknowledging,
@@ -188,11 +188,7 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
         _fail(run, stage, error, old=Stage.Status.PENDING)
         return True
     if not run.has_time_for(work.spec.timeout):
-        run.record()
-        if not run.is_kept:
-            stages.keep(run.claim, pipe=run.pipe)
-        claims.hand_back(run.claim, reason="the next stage needs a task of its own")
-        return False
+        return _leave_for_later(run, stage, work)
     if not registry.needs_preparation(work.runner):
         success, run.unrecorded = run.unrecorded, None
         stages.claim_and_start(run.claim, stage, work.vectors, after=success)
@@ -210,6 +206,19 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
         return True
     stages.start(run.claim, stage, work.vectors)
     return _run_started(run, stage, work)
+
+
+def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
+    """The stage gets a task of its own; one that fits into none fails."""
+    run.record()
+    if work.spec.timeout + _QUEUE_MARGIN > float(settings.QUEUE_TIMEOUT):
+        detail = f"{work.spec.timeout:.0f} seconds are more than QUEUE_TIMEOUT leaves a stage"
+        _fail(run, stage, CommandNotRunnable(detail, rule="no-time"), old=Stage.Status.PENDING)
+        return True
+    if not run.is_kept:
+        stages.keep(run.claim, pipe=run.pipe)
+    claims.hand_back(run.claim, reason="the next stage needs a task of its own")
+    return False
 
 
 def _prepare_files(run: _Run) -> Path:

@@ -268,7 +268,7 @@ def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_
     owner.install("shout", binary="tr", fixed_args=["a-z", "A-Z"])
 
     def shorten(**facts):
-        settings.QUEUE_TIMEOUT = 40
+        settings.QUEUE_TIMEOUT = 60  # the command's half minute, and a margin of as much
 
     stage_starting.connect(shorten)
     try:

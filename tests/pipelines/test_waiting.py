@@ -212,3 +212,18 @@ def test_a_pipeline_whose_write_set_was_just_planned_takes_its_turn_again(desk):
     with installed(Asking(adopting=plan)):
         assert run(pipeline).status == "queued"
         assert run(pipeline).status == "completed"
+
+
+def test_a_stage_that_would_never_fit_fails_instead_of_waiting_for_ever(desk, server, settings):
+    """The second half is the control: it runs where the queue leaves it its time."""
+    settings.QUEUE_TIMEOUT = 31
+    pipeline, (stage, _) = asking_pipeline(desk)
+    with installed(Asking()):
+        assert run(pipeline).status == "failed"
+    stage.refresh_from_db()
+    assert (stage.status, stage.started_at) == ("failed", None)
+    assert "no-time" in stage.error
+
+    settings.QUEUE_TIMEOUT = 40
+    with installed(Asking()):
+        assert run(asking_pipeline(desk)[0]).status == "completed"
