@@ -108,10 +108,8 @@ def draft_of(command: Command) -> Draft | None:
     """The draft of a command with what is wrong with it; None where there is none."""
     if command.draft is None:
         return None
-    report = drafts.check(command.draft_text, name=command.name)
-    return Draft(
-        report.problems, report.serial, report.suggested_serial, drafts.difference_of(command)
-    )
+    report = drafts.check_document(command.draft, name=command.name)
+    return Draft(report.problems, report.serial, report.suggested_serial, report.difference)
 
 
 def given_signature(request: HttpRequest) -> str:

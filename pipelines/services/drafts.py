@@ -55,20 +55,23 @@ def check(text: str, *, name: str = "") -> DraftReport:
     """
     try:
         document, _ = reading.split_signature(_read(text))
-        canonical = documents.canonical(document)
+        return check_document(document, name=name)
     except CountersignError as error:
         return DraftReport(None, (Problem(error.field or "", error.detail),))
-    said = document.get("name")
+
+
+def check_document(document: Mapping[str, Any], *, name: str = "") -> DraftReport:
+    """The same for a document; InvalidInput for one that has no canonical form."""
+    said, serial = document.get("name"), document.get("serial")
     row = Command.objects.filter(name=said).first() if isinstance(said, str) else None
-    suggested = suggested_serial(row)
     return DraftReport(
         document=document,
         problems=tuple(_problems(document, name, row)),
         name=said if isinstance(said, str) else "",
-        serial=document["serial"] if type(document.get("serial")) is int else None,
-        suggested_serial=suggested,
+        serial=serial if type(serial) is int else None,
+        suggested_serial=suggested_serial(row),
         digest=documents.digest(document),
-        size=len(canonical),
+        size=len(documents.canonical(document)),
         difference=difference(_signed(row), document),
     )
 
@@ -133,11 +136,6 @@ def suggested_serial(command: Command | None) -> int:
     return 1 if command is None else command.highest_serial + 1
 
 
-def difference_of(command: Command) -> str:
-    """The draft against the signed document, line by line of their pretty canonical forms."""
-    return "" if command.draft is None else difference(_signed(command), command.draft)
-
-
 def difference(signed: Mapping[str, Any] | None, draft: Mapping[str, Any]) -> str:
     """A unified diff; "" where nothing differs."""
     before = [] if signed is None else _pretty(signed)
@@ -148,7 +146,13 @@ def difference(signed: Mapping[str, Any] | None, draft: Mapping[str, Any]) -> st
 
 
 def _pretty(document: Mapping[str, Any]) -> list[str]:
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+    """Lines as they are; what cannot be seen, or would turn the line around, by its number."""
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    return ["".join(map(_visible, line)) for line in text.split("\n")]
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def _signed(command: Command | None) -> Mapping[str, Any] | None:

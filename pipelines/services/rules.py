@@ -116,13 +116,16 @@ def remove_rule(*, name: str, by: Asker) -> None:
 def count_hit(*, name: str) -> None:
     """One more message was planned by this rule, today."""
     now = timezone.now()
-    rule = Rule.objects.filter(name=name).first()
-    if rule is None:
+    Rule.objects.filter(name=name).update(hits=F("hits") + 1, last_hit_at=now)
+    day = RuleHit.objects.filter(rule__name=name, day=now.astimezone(UTC).date())
+    if day.update(hits=F("hits") + 1):
         return
-    Rule.objects.filter(pk=rule.pk).update(hits=F("hits") + 1, last_hit_at=now)
-    today = now.astimezone(UTC).date()
-    RuleHit.objects.bulk_create([RuleHit(rule=rule, day=today)], ignore_conflicts=True)
-    RuleHit.objects.filter(rule=rule, day=today).update(hits=F("hits") + 1)
+    fresh = [
+        RuleHit(rule=rule, day=now.astimezone(UTC).date())
+        for rule in Rule.objects.filter(name=name)
+    ]
+    RuleHit.objects.bulk_create(fresh, ignore_conflicts=True)
+    day.update(hits=F("hits") + 1)
 
 
 def _note(kind: str, rule: Rule, by: Asker) -> None:

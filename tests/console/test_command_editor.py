@@ -18,7 +18,7 @@ from pipelines.services import commands, verification
 from tests.console.test_get_is_safe import state_of_the_house
 from tests.keys import sign_detached
 from tests.pipelines.conftest import owner
-from tests.pipelines.factories import OPERATOR
+from tests.pipelines.factories import OPERATOR, cli
 
 __all__ = ["owner"]
 
@@ -124,6 +124,16 @@ def test_the_check_says_what_is_wrong_where(console: Client, owner):
     assert first("- a list", "") == ""
     assert first("serial: &anchor 2", "") == ""
     assert Command.objects.get(pk=command.pk).draft is None
+
+
+def test_what_would_turn_a_line_around_is_shown_by_its_number(console: Client, owner):
+    command = owner.install(description="first")
+    hostile = json.dumps(cli(serial=2, description="a\u202eb\u200bc\u2028d"))
+    difference = check(console, hostile, "greet")["difference"]
+    assert '+  "description": "a\\u202eb\\u200bc\\u2028d",' in difference.split("\n")
+    console.post(address("edit", command), {"text": hostile})
+    page = console.get(address("change", command)).content.decode()
+    assert "a\\u202eb" in page.split("What signing it would change")[1].split("</pre>")[0]
 
 
 def test_a_text_without_a_usable_document_is_not_kept_and_not_lost(console: Client, owner):
