@@ -19,13 +19,17 @@ class EventKind:
 
 @dataclass(frozen=True, slots=True)
 class EventDraft:
-    """An event that waits for the end of its unit of work. `facts` are JSON and hold no body."""
+    """An event that waits for the end of its unit of work. `facts` are JSON and hold no body.
+
+    `text` is their canonical form (RFC 8785), made once: it is what is stored and hashed.
+    """
 
     kind: str
     subject: Subject
     actor: str
     project: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    text: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
