@@ -10,9 +10,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as rounds
+from hypothesis import strategies as st
 
 from mail import selectors as mail
-from pipelines import filing, specification
+from pipelines import file_names, filing, specification
 from pipelines.exceptions import FilesRefused, OutputInvalid
 from pipelines.models import Pipeline
 from pipelines.services import execution, files, intake, rules
@@ -260,6 +263,30 @@ def test_a_file_that_may_not_be_where_it_is_said_to_be_is_refused(place, path, l
         after(place, {"data": {}, "files": [{"path": path}]})
 
     assert refused.value.rule == rule
+
+
+_SEGMENTS = st.sampled_from(["a", "b", "..", ".", "", "way", "link", "secret", "-x", "\0", "é"])
+_PATHS = st.lists(_SEGMENTS, max_size=4).map("/".join)
+_CLAIMS = st.fixed_dictionaries(
+    {"path": st.one_of(_PATHS, st.integers(), st.none())},
+    optional={"name": st.text(max_size=20), "mime_type": st.text(max_size=20), "size": st.floats()},
+)
+
+
+@given(st.lists(_CLAIMS, max_size=3))
+@rounds(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_a_stage_claims_only_plain_files_of_the_directory_are_taken(place, claims):
+    for name, target in (("way", "/etc"), ("link", "/etc/passwd")):
+        if not (place / name).is_symlink():
+            (place / name).symlink_to(target)
+    try:
+        pipe = after(place, {"data": {}, "files": claims})
+    except (FilesRefused, OutputInvalid):
+        return
+    assert {entry["path"] for entry in pipe["files"]} <= {"a"}
+    assert all(file_names.shown(entry["name"]) == entry["name"] for entry in pipe["files"])
 
 
 @pytest.mark.parametrize("path", ["a", "{place}/a"])
