@@ -318,6 +318,16 @@ def test_a_project_around_or_inside_our_own_places_is_refused(project, tmp_path,
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("setting", ["DATA_DIR", "SECRETS_DIR", "PIPELINES_DIR", "MISSIONS_DIR"])
+def test_our_own_places_are_never_inside_what_every_worker_sees(tmp_path, settings, setting):
+    command = spec()
+    visible(command, tmp_path, tmp_path)
+    setattr(settings, setting, "/usr/local/countersign")
+    with pytest.raises(SandboxMissing, match=setting):
+        visible(command, tmp_path, tmp_path)
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("root", ["/", "/etc", "/root", "/home"])
 def test_a_system_directory_is_no_project(root, tmp_path):
     with pytest.raises(SandboxMissing):

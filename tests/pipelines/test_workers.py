@@ -115,6 +115,7 @@ def test_each_failure_of_the_real_program_is_told_apart(workshop):
 
 
 @pytest.mark.invariant(16)
+@pytest.mark.fault("runner-07", "sister-34")
 def test_a_worker_past_its_time_is_ended_with_all_it_started(workshop):
     script = Turns(shell("setsid sleep 100 & setsid sleep 100 &"), Hang())
     error, _, _ = failure_of(workshop, script, tools=["Bash"], timeout="3s")

@@ -90,7 +90,10 @@ class Lodging:
 
     def keep_changed(self, paths: Iterable[str]) -> None:
         """Note them for a run that goes on later: the gate looks at all of them."""
-        _write(self._changed, json.dumps(sorted(paths)))
+        try:
+            _write(self._changed, json.dumps(sorted(paths)))
+        except OSError as error:
+            raise LodgingFailed(f"{self._changed}: {error.strerror}") from error
 
     @property
     def _changed(self) -> Path:

@@ -61,10 +61,13 @@ def find_program() -> Path:
             field="CLAUDE_BINARY",
         )
     real = Path(os.path.realpath(found))
-    with real.open("rb") as file:
-        if file.read(2) == b"#!":
-            raise BinaryNotAllowed(
-                f"{real} is a script: install the native program of Claude Code",
-                field="CLAUDE_BINARY",
-            )
+    try:
+        with real.open("rb") as file:
+            begins = file.read(2)
+    except OSError as error:
+        raise BinaryNotAllowed(f"{real}: {error.strerror}", field="CLAUDE_BINARY") from error
+    if begins == b"#!":
+        raise BinaryNotAllowed(
+            f"{real} is a script: install the native program of Claude Code", field="CLAUDE_BINARY"
+        )
     return real

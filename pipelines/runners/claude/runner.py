@@ -61,10 +61,16 @@ class ClaudeRunner:
             return work.carry_out()
         except CountersignError as error:
             detail = f"{error.rule}: {error.detail}" if error.rule else error.detail
-            missions.fail(mission=work.mission, reason=detail)
-            return RunResult(ok=False, error=detail, retriable=not error.permanent)
+            return _stopped(work.mission, detail, retriable=not error.permanent)
+        except OSError as error:
+            return _stopped(work.mission, f"this host cannot go on: {error}", retriable=True)
         finally:
             _leave(work.mission)
+
+
+def _stopped(mission: Mission, detail: str, *, retriable: bool) -> RunResult:
+    missions.fail(mission=mission, reason=detail)
+    return RunResult(ok=False, error=detail, retriable=retriable)
 
 
 def _leave(mission: Mission) -> None:

@@ -6,6 +6,8 @@ pipeline's directory. A place that would show our own data, secrets, program or 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,6 +29,9 @@ _SYSTEM = frozenset(
     }
 )
 
+#: Settings of directories that no worker may see whole.
+_OURS = ("DATA_DIR", "SECRETS_DIR", "PIPELINES_DIR", "MISSIONS_DIR")
+
 #: Entries of one directory that are closed one by one.
 _MOST_CLOSED = 2_000
 
@@ -43,6 +48,7 @@ def walls(job: Job, lodging: Lodging, doors: tuple[Destination, ...], program: P
     """The walls for one run of a stage's worker; SandboxMissing for what may not be shown."""
     work = directory_of(job)
     own = (job.directory or work).resolve()
+    _refuse_seen_by_all()
     if work != own:
         _refuse_exposing(work)
     opened, closed = _opened(job.spec, work, own)
@@ -102,11 +108,20 @@ def _refuse_exposing(work: Path) -> None:
             )
 
 
+def _refuse_seen_by_all() -> None:
+    """What every worker sees, the system and our interpreter, must hold nothing of ours."""
+    for seen in (Path("/usr"), Path(os.path.realpath(sys.base_prefix))):
+        for name in _OURS:
+            place = Path(getattr(settings, name)).resolve()
+            if place.is_relative_to(seen):
+                raise SandboxMissing(
+                    f"{name} ({place}) lies inside {seen}, which every worker sees: move it"
+                )
+
+
 def _our_places() -> Iterator[tuple[str, Path]]:
-    yield "DATA_DIR", Path(settings.DATA_DIR).resolve()
-    yield "SECRETS_DIR", Path(settings.SECRETS_DIR).resolve()
-    yield "PIPELINES_DIR", Path(settings.PIPELINES_DIR).resolve()
-    yield "MISSIONS_DIR", Path(settings.MISSIONS_DIR).resolve()
+    for name in _OURS:
+        yield name, Path(getattr(settings, name)).resolve()
     yield "the program", Path(settings.BASE_DIR).resolve()
     home = Path.home().resolve()
     for name in (".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".claude"):
