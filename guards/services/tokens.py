@@ -126,9 +126,10 @@ def revoke_for(*, holder: Subject) -> int:
 
 
 def _end(token: ApiToken) -> bool:
-    moved = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+    now = timezone.now()
+    moved = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now)
     if moved:
-        token.refresh_from_db()
+        token.revoked_at = now
         token_changed.send(sender=ApiToken, token=token, change="revoked")
     return bool(moved)
 

@@ -80,8 +80,8 @@ def release(*, mission_id: UUID, reason: str, by: Asker) -> Mission:
         mission = _held_in_order(standing)
         if mission.status in Mission.ENDED:
             return mission
-        now = timezone.now()
-        Mission.objects.filter(pk=mission.pk).update(released_at=now, released_by=str(by))
+        mission.released_at, mission.released_by = timezone.now(), str(by)
+        mission.save(update_fields=["released_at", "released_by"])
         record.note(mission, "released", actor=str(by), facts={"reason": said[:300]})
         return end(mission, Mission.Status.FAILED, reason=f"released: {said}", by=by)
 
@@ -108,15 +108,16 @@ def end_for_stage(*, stage_id: int, status: str, reason: str) -> int:
 
 def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> Mission:
     """Move a held, open mission to its end. For the services of missions alone."""
-    moved = Mission.objects.filter(pk=mission.pk, status=Mission.Status.OPEN).update(
-        status=status,
-        reason=reason.replace("\0", "")[:REASON_SHOWN],
-        closed_at=timezone.now(),
-        closed_by=str(by),
-    )
-    if not moved:
+    changes = {
+        "status": status,
+        "reason": reason.replace("\0", "")[:REASON_SHOWN],
+        "closed_at": timezone.now(),
+        "closed_by": str(by),
+    }
+    if not Mission.objects.filter(pk=mission.pk, status=Mission.Status.OPEN).update(**changes):
         raise AlreadyDecided(f"{mission} has ended")
-    mission.refresh_from_db()
+    for name, value in changes.items():
+        setattr(mission, name, value)
     tokens.revoke_for(holder=record.subject(mission.pk))
     facts = {"reason": reason[:300], "usd": f"{mission.usd:f}", "turns": mission.turns}
     record.note(mission, status.value, actor=str(by), facts=facts)

@@ -34,7 +34,7 @@ def close(*, mission: Mission, changed: Iterable[str], by: Asker) -> Mission:
         held = record.held(mission.pk)
         if held.status in {Mission.Status.CLOSED, Mission.Status.ESCALATED}:
             return held
-        held = record.held_open(mission.pk)
+        record.require_open(held)
         contract = record.contract_of(held)
         _check_evaluator(held, contract, by)
         result = _result(held)

@@ -45,9 +45,14 @@ def held(mission_id: UUID) -> Mission:
 def held_open(mission_id: UUID) -> Mission:
     """A mission that may go on; MissionRefused for one that has ended or lost its write set."""
     mission = held(mission_id)
+    require_open(mission)
+    return mission
+
+
+def require_open(mission: Mission) -> None:
+    """MissionRefused for a mission that may not go on."""
     if mission.status != Mission.Status.OPEN or mission.released_at is not None:
         raise refusal(MissionRule.MISSION_ENDED, f"{mission} has ended: {mission.status}")
-    return mission
 
 
 def contract_of(mission: Mission) -> Contract:
