@@ -232,6 +232,13 @@ def work(directory: Path, name: str, point: dict[str, Any]) -> None:
         send = {"command": "send", "args": {"to": "bob@example.net", "subject": "For you"}}
         Rule.objects.update(calls=[{"command": "first", "args": {}}, send])
     message = Message.objects.get()
+    if point.get("cancels"):
+        from pipelines.services import control, intake
+        from tests.pipelines.factories import OPERATOR
+
+        pipeline = intake.take_in(message_id=message.pk)
+        arm(point)
+        control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
     arm(point)
     tasks.take_in(message.pk)
 

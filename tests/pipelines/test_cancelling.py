@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,7 @@ def worker_inside(pipeline: Pipeline, pids: Path):
 def test_cancelling_kills_the_whole_group_and_the_worker_records_nothing_more(
     desk, server, family, tmp_path
 ):
+    bystander = subprocess.Popen(["sleep", "60"], env={MARK: "another"})
     with shared(tmp_path):
         pipeline = planned(desk, "family")
         with worker_inside(pipeline, family) as children:
@@ -81,6 +83,9 @@ def test_cancelling_kills_the_whole_group_and_the_worker_records_nothing_more(
             said = Event.objects.count()
             until(lambda: all(process.is_dead(child) for child in children))
 
+        assert bystander.poll() is None
+        bystander.kill()
+        bystander.wait()
         assert Event.objects.count() == said
         assert statuses(pipeline) == {
             "family": "cancelled", "greet": "cancelled", "reply": "succeeded"

@@ -68,6 +68,11 @@ POINTS: dict[str, tuple[dict[str, Any], tuple[str, list[str], list[str]]]] = {
     "waiting": ({"after": "stage.waiting_approval", "asks": True}, ASKED_AND_DONE),
     "before-the-answer-is-committed": ({"before": "stage.pending", "asks": True}, ASKED_AND_DONE),
     "answered": ({"after": "stage.pending", "asks": True}, ASKED_AND_DONE),
+    "before-the-cancel-is-committed": ({"before": "pipeline.cancelled", "cancels": True}, DONE),
+    "cancelled-and-not-told": (
+        {"after": "pipeline.cancelled", "cancels": True},
+        ("cancelled", [], ["fixed"]),
+    ),
     "reply-held": ({"after": "hold.opened", "policy": "approve"}, WAITING),
     "send-drafted": ({"after": "outbound.composed", "sends": True}, FIXED_1),
     "send-has-its-intent": ({"after": "effect.intent", "sends": True}, FIXED_1),
