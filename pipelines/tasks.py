@@ -20,16 +20,16 @@ from pipelines.services import (
 
 @task
 def take_in(message_id: int) -> None:
-    """Make an admitted message's pipeline and carry it out, in one go."""
+    """Make an admitted message's pipeline and carry it out, in one go, and what is due next."""
     pipeline = intake.take_in(message_id=message_id)
     if pipeline is not None:
-        execution.run(pipeline_id=pipeline.pk)
+        execution.run_on(pipeline_id=pipeline.pk)
 
 
 @task
 def run_pipeline(pipeline_id: str) -> None:
-    """Carry a due pipeline out."""
-    execution.run(pipeline_id=UUID(pipeline_id))
+    """Carry a due pipeline out, and what is due next."""
+    execution.run_on(pipeline_id=UUID(pipeline_id))
 
 
 @task

@@ -8,6 +8,8 @@ what follows.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,8 @@ log = structlog.get_logger(__name__)
 
 CLI = "cli"
 
+#: How long one task takes up further pipelines, in seconds.
+ON_SECONDS = 5.0
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
 
@@ -86,20 +90,63 @@ def run(*, pipeline_id: UUID) -> Pipeline:
     A pipeline that is not due, or whose turn has not come, is returned unchanged. Never raises for
     what a stage does. Afterwards the next due pipeline is put onto the queue.
     """
-    claim = claims.claim_pipeline(pipeline_id)
-    if claim is not None:
-        progress: list[_Run] = []
-        try:
-            with claims.renewed(claim):
-                progress.append(_started(claim))
-                _work_through(progress[0])
-        except ClaimLost as error:
-            log.error(
-                "stopped working on a pipeline", pipeline=str(pipeline_id), detail=error.detail
-            )
-        finally:
-            wake_next(begun=not (progress and progress[0].put_back))
+    with _then_next() as after:
+        after.taken, after.begun = _carry(pipeline_id, time.monotonic())
     return Pipeline.objects.defer("pipe").get(pk=pipeline_id)
+
+
+def run_on(*, pipeline_id: UUID) -> None:
+    """The same, and then whose turn has come next, in this very task for `ON_SECONDS`.
+
+    A queue of short pipelines so costs no task for each. What else the queue holds waits no longer
+    than that.
+    """
+    began = time.monotonic()
+    following: UUID | None = pipeline_id
+    while following is not None:
+        with _then_next() as after:
+            after.taken, after.begun = _carry(following, began)
+            after.keeps_one = time.monotonic() - began < ON_SECONDS
+        following = after.kept
+
+
+@dataclass(slots=True)
+class _After:
+    """What follows a run: whether anybody is woken, and who goes on in this task."""
+
+    taken: bool = True
+    begun: bool = True
+    keeps_one: bool = False
+    kept: UUID | None = None
+
+
+@contextmanager
+def _then_next() -> Iterator[_After]:
+    """Whatever becomes of a run, the next ones are woken where a pipeline was taken."""
+    after = _After()
+    try:
+        yield after
+    finally:
+        if after.taken:
+            due = claims.whose_turn_has_come(begun=after.begun)
+            if after.keeps_one and due:
+                after.kept = due.pop(0)
+            _enqueue(due)
+
+
+def _carry(pipeline_id: UUID, began: float) -> tuple[bool, bool]:
+    """Whether it was taken, and whether it began: one that must wait was put back."""
+    claim = claims.claim_pipeline(pipeline_id)
+    if claim is None:
+        return False, False
+    progress: list[_Run] = []
+    try:
+        with claims.renewed(claim):
+            progress.append(_started(claim, began))
+            _work_through(progress[0])
+    except ClaimLost as error:
+        log.error("stopped working on a pipeline", pipeline=str(pipeline_id), detail=error.detail)
+    return True, not (progress and progress[0].put_back)
 
 
 def wake_next(*, begun: bool = True) -> None:
@@ -108,7 +155,11 @@ def wake_next(*, begun: bool = True) -> None:
     Without `begun` only those that no worker has looked at: two pipelines that must wait for
     something else would otherwise wake each other without end. The sweep wakes them.
     """
-    for pipeline_id in claims.whose_turn_has_come(begun=begun):
+    _enqueue(claims.whose_turn_has_come(begun=begun))
+
+
+def _enqueue(due: Iterable[UUID]) -> None:
+    for pipeline_id in due:
         queue.enqueue("pipelines.tasks.run_pipeline", str(pipeline_id))
 
 
@@ -146,11 +197,11 @@ def take_answers() -> int:
     return sum(go_on(stage_id=stage_id, actor=transitions.ACTOR) for stage_id in answered)
 
 
-def _started(claim: Claim) -> _Run:
+def _started(claim: Claim, began: float) -> _Run:
     pipeline = Pipeline.objects.get(pk=claim.pipeline_id)
     due = stages.pending(pipeline.pk)
     wanted = bool(due) or pipeline.failing or _wants_answer(pipeline)
-    return _Run(claim, pipeline, due, dict(pipeline.pipe), answers=wanted)
+    return _Run(claim, pipeline, due, dict(pipeline.pipe), answers=wanted, began=began)
 
 
 def _wants_answer(pipeline: Pipeline) -> bool:

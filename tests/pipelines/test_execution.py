@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from django.db import OperationalError
+from django_q.models import OrmQ
 
 from guards import process
 from guards.signals import unit_closing
@@ -317,3 +318,42 @@ def counting() -> dict:
 
 def number_schema() -> dict:
     return {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def due_pipelines(desk: Desk, owner, count: int) -> list[Pipeline]:
+    owner.install("quiet", binary="true", mode="passthrough", reply=False)
+    rules.save_rule(name="all", match="please", calls=[{"command": "quiet"}], by=OPERATOR)
+    taken = [intake.take_in(message_id=desk.message("please").pk) for _ in range(count)]
+    return [pipeline for pipeline in taken if pipeline is not None]
+
+
+def ended(pipelines: list[Pipeline]) -> list[bool]:
+    return [row.status in Pipeline.ENDED for row in map(refreshed, pipelines)]
+
+
+def refreshed(pipeline: Pipeline) -> Pipeline:
+    return Pipeline.objects.get(pk=pipeline.pk)
+
+
+def test_one_task_takes_up_what_is_due_next(
+    desk, owner, server, django_capture_on_commit_callbacks
+):
+    rows = due_pipelines(desk, owner, 3)
+    with django_capture_on_commit_callbacks(execute=True):
+        execution.run_on(pipeline_id=rows[0].pk)
+
+    assert ended(rows) == [True, True, True]
+    assert not OrmQ.objects.filter(key="countersign").exists(), "nothing is left for another task"
+
+
+def test_a_task_hands_on_what_is_due_when_its_time_is_over(
+    desk, owner, server, monkeypatch, django_capture_on_commit_callbacks
+):
+    rows = due_pipelines(desk, owner, 3)
+    monkeypatch.setattr(execution, "ON_SECONDS", 0.0)
+    with django_capture_on_commit_callbacks(execute=True):
+        execution.run_on(pipeline_id=rows[0].pk)
+
+    assert ended(rows) == [True, False, False]
+    [task] = OrmQ.objects.all()
+    assert task.task["args"] == (str(rows[1].pk),)
