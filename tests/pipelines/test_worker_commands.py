@@ -160,19 +160,29 @@ def test_a_server_that_the_operator_has_not_declared_is_refused(settings, tmp_pa
 def test_each_declared_host_has_its_own_address_and_its_exact_port(settings):
     settings.CLAUDE_BASE_URL = ""
     settings.CLAUDE_ALLOWED_HOSTS = ["Git.Example", "git.example:22", "127.0.0.1:9"]
-    doors = destinations.allowed(["http://localhost:8000/mcp", "https://api.anthropic.com/x"])
-    assert [(door.address, door.place.host, door.place.port) for door in doors] == [
-        ("127.1.0.2", "api.anthropic.com", 443),
-        ("127.0.0.1", "localhost", 8000),
-        ("127.1.0.3", "git.example", 443),
-        ("127.1.0.3", "git.example", 22),
-        ("127.0.0.1", "127.0.0.1", 9),
+    settings.MCP_URL = "http://localhost:8000/mcp"
+    doors = destinations.allowed([settings.MCP_URL, "https://api.anthropic.com/x"])
+    assert [(door.address, door.place.host, door.place.port, door.path) for door in doors] == [
+        ("127.1.0.2", "api.anthropic.com", 443, ""),
+        ("127.1.0.3", "git.example", 443, ""),
+        ("127.1.0.3", "git.example", 22, ""),
+        ("127.0.0.1", "127.0.0.1", 9, ""),
+        ("127.0.0.1", "localhost", 8000, "/mcp"),
     ]
     assert destinations.hosts_file(doors).splitlines() == [
         "127.0.0.1 localhost",
         "127.1.0.2 api.anthropic.com",
         "127.1.0.3 git.example",
     ]
+
+
+def test_our_own_server_is_reached_at_its_one_path_unless_more_is_declared(settings):
+    settings.CLAUDE_ALLOWED_HOSTS = []
+    for url, path in (("http://web:8000/mcp", "/mcp"), ("http://web", "/"), ("https://web/m", "")):
+        settings.MCP_URL = url
+        assert destinations.allowed([url])[-1].path == path
+    settings.MCP_URL, settings.CLAUDE_ALLOWED_HOSTS = "http://web:8000/mcp", ["web:8000"]
+    assert [door.path for door in destinations.allowed([settings.MCP_URL])] == ["", ""]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,22 @@ def test_a_declared_name_is_found_in_its_own_hosts_file_on_a_privileged_port(pla
     assert inside("grep -c CapEff.*0000000000000000 /proc/self/status", walls) == "1"
 
 
+def test_of_our_own_server_only_one_path_can_be_reached(place, listener):
+    port = listener.getsockname()[1]
+    door = Destination(Place("127.0.0.1", port), "127.0.0.1", path="/mcp")
+    walls = Walls(place, readable=(place,), doors=(door,))
+
+    def said(request: str) -> str:
+        ask_it = f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf '{request}' >&3 && cat <&3"
+        return inside(ask_it, walls)
+
+    fine = r"POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"
+    answer = said(fine)
+    assert answer.startswith("reached: POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n")
+    assert answer.endswith("Connection: close\r\n\r\nhi")
+    assert said(r"GET /admin/ HTTP/1.1\r\nHost: x\r\n\r\n").startswith("HTTP/1.1 403")
+
+
 def test_many_connections_at_once_are_all_served(place, listener):
     port = listener.getsockname()[1]
     doors = (Destination(Place("127.0.0.1", port), "127.0.0.1"),)

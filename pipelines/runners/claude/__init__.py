@@ -8,6 +8,6 @@ command_line  its words and its two texts; `tools` and `servers` read what a com
 lodging       a mission's own directory and HOME; `surroundings` its environment
 workplace     what it sees of the file system
 sandbox       the walls (bubblewrap); `seccomp` a filter of system calls; `inside` what starts there
-destinations  where it may connect to; `egress` the broker outside that connects it
+destinations  where it may connect to; `egress` the broker outside, `one_path` its narrowest door
 stream        reading what it prints; `outcome` what that comes to
 """

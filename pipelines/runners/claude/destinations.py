@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -36,10 +36,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A place, and the loopback address that stands for its host inside."""
+    """A place, and the loopback address that stands for its host inside.
+
+    `path`, where it is set, is all of a plain HTTP server that can be reached there.
+    """
 
     place: Place
     address: str
+    path: str = ""
 
 
 def of_url(url: str, *, field: str) -> Place:
@@ -63,13 +67,20 @@ def declared(entry: str) -> Place:
 
 
 def allowed(server_urls: Iterable[str]) -> tuple[Destination, ...]:
-    """All a worker may reach: the Messages API, its MCP servers, and what the settings declare."""
-    places = [
+    """All a worker may reach: the Messages API, its MCP servers, and what the settings declare.
+
+    Of the server that is ours only MCP_URL's path, unless its port is declared as well: what else
+    listens there is for people. Of a server behind TLS nothing can be told apart.
+    """
+    wide = [
         of_url(settings.CLAUDE_BASE_URL or MESSAGES_API, field="CLAUDE_BASE_URL"),
-        *(of_url(url, field="mcp_servers") for url in server_urls),
+        *(of_url(url, field="mcp_servers") for url in server_urls if url != settings.MCP_URL),
         *(declared(entry) for entry in settings.CLAUDE_ALLOWED_HOSTS),
     ]
-    return _placed(dict.fromkeys(places))
+    ours = of_url(settings.MCP_URL, field="MCP_URL")
+    parts = urlsplit(settings.MCP_URL)
+    is_narrow = ours not in wide and parts.scheme == "http"
+    return _placed(dict.fromkeys([*wide, ours]), {ours: parts.path or "/"} if is_narrow else {})
 
 
 def hosts_file(destinations: Iterable[Destination]) -> str:
@@ -95,7 +106,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _placed(places: Iterable[Place]) -> tuple[Destination, ...]:
+def _placed(places: Iterable[Place], paths: Mapping[Place, str]) -> tuple[Destination, ...]:
     addresses: dict[str, str] = {"localhost": _LOOPBACK}
     found = []
     for place in places:
@@ -103,7 +114,7 @@ def _placed(places: Iterable[Place]) -> tuple[Destination, ...]:
             number = len(addresses)
             own = f"127.1.{number // 250}.{number % 250 + 1}"
             addresses[place.host] = place.host if is_address(place.host) else own
-        found.append(Destination(place, addresses[place.host]))
+        found.append(Destination(place, addresses[place.host], paths.get(place, "")))
     return tuple(found)
 
 

@@ -3,7 +3,8 @@
 The sandbox has no network. Before the worker starts, `inside` opens listening sockets there and
 passes them out over a socket pair; whoever connects to one of them is connected by this broker,
 outside, to exactly the host and port that this door stands for. There is no protocol that a worker
-could talk to the broker, and no name that it could ask for.
+could talk to the broker, and no name that it could ask for. Only the door to our own server looks
+at what is asked (`one_path`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
 
-from pipelines.runners.claude.destinations import Destination, Place
+from pipelines.runners.claude import one_path
+from pipelines.runners.claude.destinations import Destination
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,8 @@ CONNECT_SECONDS = 10.0
 
 _CHUNK = 64 * 1024
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 
 class Egress:
     """The broker of one run: `with Egress(destinations) as egress`, then pass `egress.channel`.
@@ -37,7 +41,7 @@ class Egress:
     """
 
     def __init__(self, destinations: Sequence[Destination]) -> None:
-        self._places = [destination.place for destination in destinations]
+        self._destinations = list(destinations)
         self._ours, self._theirs = socket.socketpair()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="egress", daemon=True)
@@ -76,47 +80,79 @@ class Egress:
         """Take the listening sockets, once: whatever comes later finds nobody here."""
         self._loop.remove_reader(self._ours)
         try:
-            _, descriptors, _, _ = socket.recv_fds(self._ours, 64, len(self._places))
+            _, descriptors, _, _ = socket.recv_fds(self._ours, 64, len(self._destinations))
         except OSError as error:
             log.warning("a sandbox handed over no doors", detail=error.strerror)
             return
         doors = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-        if len(doors) != len(self._places):
+        if len(doors) != len(self._destinations):
             log.warning("a sandbox handed over the wrong doors", doors=len(doors))
             for door in doors:
                 door.close()
             return
-        for door, place in zip(doors, self._places, strict=True):
-            self._begin(self._attend(door, place))
+        for door, destination in zip(doors, self._destinations, strict=True):
+            self._begin(self._attend(door, destination))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attend(self, door: socket.socket, place: Place) -> None:
+    async def _attend(self, door: socket.socket, destination: Destination) -> None:
         door.setblocking(False)
         with door:
             while True:
                 visitor, _ = await self._loop.sock_accept(door)
                 await self._connections.acquire()
-                self._begin(self._join(visitor, place))
+                self._begin(self._join(visitor, destination))
 
-    async def _join(self, visitor: socket.socket, place: Place) -> None:
+    async def _join(self, visitor: socket.socket, destination: Destination) -> None:
         """Join one connection to its place; whatever goes wrong ends that connection alone."""
-        reader, writer = await asyncio.open_connection(sock=visitor)
+        near = await asyncio.open_connection(sock=visitor)
         try:
-            opening = asyncio.open_connection(place.host, place.port)
-            far_reader, far_writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
-            try:
-                await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
-            finally:
-                far_writer.transport.abort()
+            if destination.path:
+                await _join_to_path(near, destination)
+            else:
+                async with _connected(destination) as far:
+                    await asyncio.gather(_pump(near[0], far[1]), _pump(far[0], near[1]))
         except (OSError, TimeoutError) as error:
-            log.info("a worker's connection failed", host=place.host, detail=str(error))
+            log.info("a worker's connection failed", host=destination.place.host, detail=str(error))
+        except asyncio.CancelledError:
+            near[1].transport.abort()
+            raise
         finally:
-            writer.transport.abort()
+            await _finish(near[1])
             self._connections.release()
+
+
+async def _finish(writer: asyncio.StreamWriter) -> None:
+    """Close it once it is read to its end; a reader that takes for ever is cut off."""
+    writer.close()
+    try:
+        await asyncio.wait_for(writer.wait_closed(), CONNECT_SECONDS)
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+
+
+async def _join_to_path(near: Streams, destination: Destination) -> None:
+    try:
+        request = await one_path.read_request(near[0], destination.path)
+    except one_path.NotForThisDoor:
+        await one_path.refuse(near[1])
+        return
+    async with _connected(destination) as far:
+        await one_path.exchange(request, far, near[1])
+
+
+@asynccontextmanager
+async def _connected(destination: Destination) -> AsyncIterator[Streams]:
+    """A connection to the place itself."""
+    opening = asyncio.open_connection(destination.place.host, destination.place.port)
+    reader, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
