@@ -59,6 +59,20 @@ class RunRule(StrEnum):
     BINARY = "binary-not-allowed"
     OPTION = "option-not-allowed"
     GONE = "gone"
+    NO_PROJECT_ROOT = "no-project-root"
+    NO_TIME = "no-time"
+
+
+class ResumeRule(StrEnum):
+    """Why a pipeline does not go on from where it stopped: the closed list."""
+
+    NOT_INTERRUPTED = "not-interrupted"
+    NOTHING_PLANNED = "nothing-planned"
+    NOT_RETRIABLE = "not-retriable"
+    NOT_REPEATABLE = "not-repeatable"
+    MAIL_UNDER_WAY = "mail-under-way"
+    MAIL_UNKNOWN = "mail-unknown"
+    RESULT_MAY_HAVE_LEFT = "result-may-have-left"
 
 
 class DryRunRule(StrEnum):

@@ -38,7 +38,7 @@ from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.services.readying import Work
 from pipelines.signals import stage_returned, stage_starting
-from pipelines.types import CommandSpec, RunResult
+from pipelines.types import CommandSpec, RunResult, RunRule
 
 log = structlog.get_logger(__name__)
 
@@ -264,7 +264,12 @@ def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
     run.record()
     if work.spec.timeout + _QUEUE_MARGIN > float(settings.QUEUE_TIMEOUT):
         detail = f"{work.spec.timeout:.0f} seconds are more than QUEUE_TIMEOUT leaves a stage"
-        _fail(run, stage, CommandNotRunnable(detail, rule="no-time"), old=Stage.Status.PENDING)
+        _fail(
+            run,
+            stage,
+            CommandNotRunnable(detail, rule=RunRule.NO_TIME.value),
+            old=Stage.Status.PENDING,
+        )
         return True
     if not run.is_kept:
         stages.keep(run.claim, pipe=run.pipe)

@@ -16,7 +16,7 @@ from pipelines.exceptions import CommandNotRunnable, RunnerMissing
 from pipelines.models import Stage
 from pipelines.registry import BuiltIn, Runner
 from pipelines.services import files, stages, verification
-from pipelines.types import CommandSpec, Job
+from pipelines.types import CommandSpec, Job, RunRule
 from teams import selectors as teams
 
 #: What `Stage.runner` says of a command that the program brings itself.
@@ -95,6 +95,6 @@ def _workplace(spec: CommandSpec, directory: Path) -> Path:
         raise CommandNotRunnable(
             f"{spec.name}: the project {spec.project} has no root on this host",
             field="project",
-            rule="no-project-root",
+            rule=RunRule.NO_PROJECT_ROOT.value,
         )
     return Path(project.root)

@@ -21,6 +21,7 @@ from pipelines.exceptions import ResumeRefused
 from pipelines.models import Pipeline, Stage
 from pipelines.services import readying, replies, transitions
 from pipelines.services.intake import REPLY
+from pipelines.types import ResumeRule
 from teams.services import events
 
 _Ended = Stage.Status
@@ -45,7 +46,9 @@ def resume(*, pipeline: Pipeline, by: Asker) -> Pipeline:
     if stage.command == REPLY:
         _refuse_if_result_left(pipeline)
     elif not _is_repeatable(stage):
-        raise _refusal(f"{stage.command} does not say that it may be repeated", "not-repeatable")
+        raise _refusal(
+            f"{stage.command} does not say that it may be repeated", ResumeRule.NOT_REPEATABLE
+        )
     for message in _messages(pipeline):
         _clear(message, by)
     with unit_of_work():
@@ -69,14 +72,16 @@ def stopped_at(pipeline: Pipeline) -> Stage:
     ResumeRefused where the pipeline cannot go on whatever its commands say.
     """
     if pipeline.status not in (Pipeline.Status.INTERRUPTED, Pipeline.Status.FAILED):
-        raise _refusal(f"{pipeline} was not interrupted: {pipeline.status}", "not-interrupted")
+        raise _refusal(
+            f"{pipeline} was not interrupted: {pipeline.status}", ResumeRule.NOT_INTERRUPTED
+        )
     every = list(Stage.objects.filter(pipeline_id=pipeline.pk).order_by("position"))
     work = [stage for stage in every if stage.command != REPLY]
     if not work:
-        raise _refusal(f"{pipeline} had nothing to do but to answer", "nothing-planned")
+        raise _refusal(f"{pipeline} had nothing to do but to answer", ResumeRule.NOTHING_PLANNED)
     stage = next((row for row in work if row.status in _UNFINISHED), every[-1])
     if pipeline.status == Pipeline.Status.FAILED and not stage.retriable:
-        raise _refusal(f"{stage.command} failed, and would fail again", "not-retriable")
+        raise _refusal(f"{stage.command} failed, and would fail again", ResumeRule.NOT_RETRIABLE)
     return stage
 
 
@@ -94,7 +99,7 @@ def _refuse_if_result_left(pipeline: Pipeline) -> None:
         if message.status in _NEVER_LEFT or message.status == Outbound.Status.HELD:
             continue
         if not replies.is_fixed_text(message, pipeline.pk):
-            raise _refusal("the result left, or may have left", "result-may-have-left")
+            raise _refusal("the result left, or may have left", ResumeRule.RESULT_MAY_HAVE_LEFT)
 
 
 def _messages(pipeline: Pipeline) -> list[Outbound]:
@@ -107,9 +112,11 @@ def _clear(message: Outbound, by: Asker) -> None:
     if message.status == Outbound.Status.HELD and message.hold_id is not None:
         holds.withdraw(hold_id=message.hold_id, by=by, reason="the pipeline goes on")
     elif message.status in _UNDER_WAY - {Outbound.Status.DRAFT}:
-        raise _refusal(f"its last mail is on its way: {message.status}", "mail-under-way")
+        raise _refusal(f"its last mail is on its way: {message.status}", ResumeRule.MAIL_UNDER_WAY)
     elif message.status == Outbound.Status.UNKNOWN and not _is_acknowledged(message):
-        raise _refusal("nobody knows whether its last mail left: say so first", "mail-unknown")
+        raise _refusal(
+            "nobody knows whether its last mail left: say so first", ResumeRule.MAIL_UNKNOWN
+        )
 
 
 def _is_acknowledged(message: Outbound) -> bool:
@@ -168,5 +175,5 @@ def _make_due(stage: Stage, by: Asker) -> None:
     )
 
 
-def _refusal(detail: str, rule: str) -> ResumeRefused:
-    return ResumeRefused(detail, field="pipeline_id", rule=rule)
+def _refusal(detail: str, rule: ResumeRule) -> ResumeRefused:
+    return ResumeRefused(detail, field="pipeline_id", rule=rule.value)

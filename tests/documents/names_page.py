@@ -27,7 +27,7 @@ _CLOSED_LISTS = (
     *(getattr(guards_types, name) for name in ("TrustLevel", "TrustReason", "ProviderHeaders")),
     *(getattr(guards_types, name) for name in ("Action", "Verdict", "Rule", "Refusal")),
     *(getattr(mail_types, name) for name in ("Provider", "LoopReason", "SendReason")),
-    *(getattr(pipelines_types, name) for name in ("PlanRule", "RunRule", "FileRule")),
+    *(getattr(pipelines_types, name) for name in ("PlanRule", "RunRule", "ResumeRule", "FileRule")),
 )
 _APPS = ("guards", "approvals", "teams", "mail", "pipelines")
 
