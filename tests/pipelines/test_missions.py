@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from pipelines.models import (
     Reflection,
     Stage,
 )
+from pipelines.runners import base
 from pipelines.services import missions
 from pipelines.signals import mission_ended, stage_given_up
 from pipelines.types import MissionRule
@@ -196,6 +199,24 @@ def test_a_mission_that_was_released_blocks_nobody_and_never_goes_on(desk: Missi
     refused_by(MissionRule.MISSION_ENDED, missions.dispatch, mission=stuck)
     refused_by(MissionRule.MISSION_ENDED, missions.close, mission=stuck, changed=[], by=SYSTEM)
     refused_by(MissionRule.MISSION_ENDED, missions.next_round, mission=stuck)
+
+
+def test_what_a_released_mission_left_running_here_is_ended(desk: MissionDesk) -> None:
+    """Another worker may begin in the same files at once."""
+    mission = desk.worked()
+    other = PipelineFactory()
+    left, apart = (
+        subprocess.Popen(["/bin/sleep", "60"], env={base.MARK: str(pipeline.pk)})
+        for pipeline in (desk.pipeline, other)
+    )
+    try:
+        missions.release(mission_id=mission.pk, reason="stuck", by=OPERATOR)
+        assert left.wait(timeout=10) == -signal.SIGKILL
+        assert apart.poll() is None
+    finally:
+        for child in (left, apart):
+            child.kill()
+            child.wait()
 
 
 # --- Its worker -----------------------------------------------------------------------------------
