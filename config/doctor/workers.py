@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import http.client
 import re
-import shutil
 import ssl
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -21,6 +21,7 @@ from guards import process, secrets
 from guards.exceptions import CountersignError
 from guards.process import ProcessResult
 from pipelines import selectors
+from pipelines.services import workers
 
 #: The oldest Claude Code whose hooks may be told to block when they fail.
 _OLDEST_CLAUDE = (2, 1, 295)
@@ -28,12 +29,6 @@ _OLDEST_CLAUDE = (2, 1, 295)
 _PATIENCE = 20.0
 #: What our MCP server says to somebody who brings no token.
 _ANSWERS = frozenset({401, 403})
-
-#: A program that does nothing, confined as a worker's is.
-_CONFINED = (
-    *("bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"),
-    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "true"),  # noqa: S108 (inside)
-)
 
 
 def is_used() -> bool:
@@ -44,29 +39,33 @@ def is_used() -> bool:
 def _program() -> Iterator[Finding]:
     if not is_used():
         return
-    found = shutil.which(settings.CLAUDE_BINARY)
-    if found is None:
+    try:
+        found = workers.program()
+    except CountersignError as problem:
         remedy = "Install Claude Code (npm install --global @anthropic-ai/claude-code), or correct"
-        yield fault("claude", f"{settings.CLAUDE_BINARY} is not found", f"{remedy} CLAUDE_BINARY.")
+        yield fault("claude", problem.detail, f"{remedy} CLAUDE_BINARY.")
         return
-    done = _said_version(found)
+    yield version_finding(found, _said_version(found))
+
+
+def version_finding(found: Path, done: ProcessResult) -> Finding:
+    """What the program's own words about its version come to."""
     version = done.stdout.decode("utf-8", "replace").strip()
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if not done.succeeded or numbers is None:
         said = f"{found} does not name its version (exit code {done.exit_code})"
-        yield fault("claude", said, "Install Claude Code anew, or correct CLAUDE_BINARY.")
-    elif tuple(map(int, numbers.groups())) < _OLDEST_CLAUDE:
+        return fault("claude", said, "Install Claude Code anew, or correct CLAUDE_BINARY.")
+    if tuple(map(int, numbers.groups())) < _OLDEST_CLAUDE:
         oldest = ".".join(map(str, _OLDEST_CLAUDE))
-        yield warning("claude", f"{version} is old", f"Install {oldest} or newer.")
-    else:
-        yield ok("claude", f"{version} at {found}")
+        return warning("claude", f"{version} is old", f"Install {oldest} or newer.")
+    return ok("claude", f"{version} at {found}")
 
 
-def _said_version(program: str) -> ProcessResult:
+def _said_version(program: Path) -> ProcessResult:
     """Ask in a home of its own: it would write its settings into ours."""
     with tempfile.TemporaryDirectory(prefix="cs-doctor-") as home:
         quiet = {"HOME": home, "DISABLE_AUTOUPDATER": "1"}
-        return process.run([program, "--version"], timeout=_PATIENCE, env=quiet, vouched=True)
+        return process.run([str(program), "--version"], timeout=_PATIENCE, env=quiet, vouched=True)
 
 
 def _api_key() -> Iterator[Finding]:
@@ -88,7 +87,7 @@ def _sandbox() -> Iterator[Finding]:
         said = "CLAUDE_SANDBOX is off: workers read and write whatever this account can"
         yield warning("sandbox", said, "Install bubblewrap and remove the setting.")
         return
-    hindrance = _hindrance()
+    hindrance = workers.sandbox_hindrance()
     if hindrance:
         remedy = (
             "Install bubblewrap and allow user namespaces; docs/operations.md#workers says how."
@@ -96,17 +95,6 @@ def _sandbox() -> Iterator[Finding]:
         yield fault("sandbox", hindrance, remedy)
     else:
         yield ok("sandbox", "bubblewrap confines a program of this account")
-
-
-def _hindrance() -> str:
-    """Why bubblewrap would not confine a program here, or ""."""
-    if shutil.which(_CONFINED[0]) is None:
-        return "bwrap is not found"
-    done = process.run(_CONFINED, timeout=_PATIENCE, vouched=True)
-    if done.succeeded:
-        return ""
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return f"bwrap does not work: {lines[-1] if lines else f'exit code {done.exit_code}'}"
 
 
 def _mcp_server() -> Iterator[Finding]:

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from guards import process
@@ -34,6 +36,8 @@ LEASE = timedelta(seconds=90)
 RENEW_EVERY = timedelta(seconds=30)
 #: How often a worker looks whether its pipeline was taken from it while a stage runs.
 LOOK_EVERY = timedelta(seconds=1)
+
+_PAGE = 20
 
 #: What somebody else may call a pipeline that this worker has in hand.
 _TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED})
@@ -192,13 +196,23 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     found: list[UUID] = []
     states = Pipeline.DUE if begun else {Pipeline.Status.PLANNED}
     due = Pipeline.objects.filter(status__in=states).order_by("created_at")
-    for pipeline_id, write_set in due.values_list("pk", "write_set").iterator():
+    for pipeline_id, write_set in _in_pages(due):
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             break
         if not _meets(pipeline_id, write_set, sets, kept):
             found.append(pipeline_id)
             sets.append(write_set)
     return found
+
+
+def _in_pages(due: QuerySet[Pipeline]) -> Iterator[tuple[UUID, list[str]]]:
+    """The due pipelines a few at a time: most often the first of a long queue are enough."""
+    rows = due.values_list("pk", "write_set")
+    for start in count(0, _PAGE):
+        page = list(rows[start : start + _PAGE])
+        yield from page
+        if len(page) < _PAGE:
+            return
 
 
 def _running_write_sets() -> list[list[str]]:

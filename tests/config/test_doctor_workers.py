@@ -11,6 +11,7 @@ import pytest
 
 from config.doctor import workers
 from config.doctor.findings import Finding, State
+from guards.process import ProcessResult
 from pipelines.models import Command
 from tests.servers.presence import find_binary, free_port, require_binaries
 
@@ -78,24 +79,29 @@ def test_the_real_program_names_its_version(needed: Command, settings):
 
 
 @pytest.mark.parametrize(
-    ("lines", "state"),
+    ("said", "code", "state"),
     [
-        (["echo '2.1.332 (Claude Code)'"], State.OK),
-        (["echo '2.1.294 (Claude Code)'"], State.WARNING),
-        (["echo 'no such thing'"], State.FAULT),
-        (["echo '2.1.332'", "exit 1"], State.FAULT),
+        (b"2.1.332 (Claude Code)", 0, State.OK),
+        (b"2.1.294 (Claude Code)", 0, State.WARNING),
+        (b"no such thing", 0, State.FAULT),
+        (b"2.1.332", 1, State.FAULT),
     ],
 )
-def test_a_program_is_asked_what_it_is(needed: Command, settings, tmp_path: Path, lines, state):
-    settings.CLAUDE_BINARY = program(tmp_path, *lines)
-    [finding] = found("claude")
-    assert finding.state == state, finding
+def test_a_program_is_asked_what_it_is(said: bytes, code: int, state: State):
+    done = ProcessResult(code, said, b"", timed_out=False, overflowed=False, duration=0.1)
+    assert workers.version_finding(Path("/usr/bin/claude"), done).state == state
 
 
-def test_the_program_is_asked_outside_of_our_home(needed: Command, settings, tmp_path: Path):
-    settings.CLAUDE_BINARY = program(tmp_path, 'echo "2.1.332 $HOME"')
+def test_another_program_under_that_name_is_a_fault(needed: Command, settings):
+    settings.CLAUDE_BINARY = "/bin/true"
     [finding] = found("claude")
-    assert "cs-doctor-" in finding.detail
+    assert finding.state == State.FAULT and "does not name its version" in finding.detail
+
+
+def test_a_script_is_no_program_for_workers(needed: Command, settings, tmp_path: Path):
+    settings.CLAUDE_BINARY = program(tmp_path, "echo 2.1.332")
+    [finding] = found("claude")
+    assert finding.state == State.FAULT and "is a script" in finding.detail
 
 
 @pytest.mark.parametrize(("status", "state"), [(401, State.OK), (404, State.FAULT)])
@@ -129,9 +135,9 @@ def test_a_working_sandbox_is_found_by_using_it(needed: Command, settings):
 
 def test_a_missing_sandbox_is_a_fault(needed: Command, settings, monkeypatch, tmp_path: Path):
     settings.CLAUDE_SANDBOX = "required"
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("pipelines.runners.claude.sandbox._SYSTEM_PATH", str(tmp_path))
     [finding] = found("sandbox")
-    assert (finding.state, finding.detail) == (State.FAULT, "bwrap is not found")
+    assert finding.state == State.FAULT and "is not installed" in finding.detail
 
 
 def test_a_sandbox_that_is_off_is_warned_about(needed: Command, settings):
