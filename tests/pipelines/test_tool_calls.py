@@ -379,6 +379,7 @@ def test_each_step_is_on_record(worker: Worker) -> None:
     assert list(logged.values_list("kind", flat=True)) == kinds
 
 
+@pytest.mark.fault("runner-05")
 def test_the_client_is_answered_through_its_mission_s_token_alone(worker: Worker) -> None:
     token = worker.mission.token
     assert token is not None
