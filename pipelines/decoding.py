@@ -173,6 +173,13 @@ class Place:
             waiting += [(inner, level + 1) for inner in place._inner()]
         return self.value
 
+    def json_object(self) -> dict[str, Any]:
+        """A JSON object with any keys, storable as `json` has it."""
+        if not isinstance(self.value, dict):
+            self.refuse(DocumentRule.WRONG_TYPE, f"must be an object, not {_shown(self.value)}")
+        self.json()
+        return self.value
+
     def _inner(self) -> list[Place]:
         """What a storable value holds; nothing for a plain one."""
         value = self.value

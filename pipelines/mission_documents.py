@@ -198,7 +198,6 @@ def read_contract(document: Any) -> Contract:
     at = Place(document).members(required=_CONTRACT_KEYS)
     at["schema"].choice(_Version)
     inputs = at["inputs"].members(required=("args", "pipeline_output"))
-    inputs["args"].members(required=(), optional=_names(inputs["args"]))
     return Contract(
         id=at["id"].text(most=64),
         ticket=at["ticket"].text(most=64),
@@ -207,7 +206,7 @@ def read_contract(document: Any) -> Contract:
         command=at["command"].text(most=64),
         digest=at["digest"].text(most=64, blank=True),
         task=at["task"].text(most=MAX_TASK),
-        args=inputs["args"].json(),
+        args=inputs["args"].json_object(),
         pipeline_output=inputs["pipeline_output"].json(depth=MAX_DEPTH + 4),
         directory=at["directory"].text(most=4_096, blank=True),
         workplace=at["workplace"].text(most=4_096, blank=True),
@@ -219,15 +218,6 @@ def read_contract(document: Any) -> Contract:
         evaluator_digest=at["evaluator_digest"].text(most=64),
         **_read_budget(at["budget"]),
     )
-
-
-def _names(place: Place) -> tuple[str, ...]:
-    value = place.value
-    return tuple(name for name in value if isinstance(name, str)) if _is_object(value) else ()
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _read_budget(place: Place) -> dict[str, Any]:
@@ -246,7 +236,7 @@ def _read_budget(place: Place) -> dict[str, Any]:
 def _read_success(place: Place) -> Success:
     at = place.members(required=("output_schema", "mode", "files"))
     form = at["output_schema"]
-    if form.value is not None and form.value != "text" and not _is_object(form.value):
+    if form.value is not None and form.value != "text" and not isinstance(form.value, Mapping):
         form.refuse(DocumentRule.WRONG_TYPE, "must be null, text or a JSON Schema")
     return Success(form.json(), at["mode"].choice(_Mode).value, at["files"].boolean())
 
