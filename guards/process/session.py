@@ -184,7 +184,7 @@ class Session:
         failed = self._blame if self._blame is not None else self._first_failure()
         return ProcessResult(
             exit_code=0 if failed is None else self._codes[failed] or 0,
-            stdout=bytes(self._stdout[: self._max_output]),
+            stdout=bytes(memoryview(self._stdout)[: self._max_output]),
             stderr=bytes(self._stderr),
             timed_out=self._timed_out,
             overflowed=self._overflowed,
