@@ -168,12 +168,11 @@ _TRY = "({command}) >/dev/null 2>&1 && echo {name}; true"
 def _attempts(workshop: Workshop, other: Path) -> str:
     """Everything that a worker must not be able to do, as one command line."""
     web = workshop.url.split("/")[2].replace("127.0.0.1:", "")
-    shared_database = workshop.home / "shared.sqlite3"
     tries = {
         "key-file": f"cat {workshop.key_file}",
         "secret": f"cat {workshop.home}/secret",
         "other-project": f"cat {other}/plans",
-        "database": f"ls {shared_database}",
+        "database": f"cat {workshop.home}/countersign.sqlite3",
         "data": f"ls {os.environ['DATA_DIR']}",
         "missions": f"cat {workshop.home}/missions/*/changed.json",
         "shadow": "cat /etc/shadow",
@@ -197,7 +196,8 @@ def came_through(workshop: Workshop, **fields) -> set[str]:
     other = workshop.home / "other"
     (other).mkdir()
     (other / "plans").write_text("of another project")
-    (workshop.home / "secret").write_text("a secret")
+    for name in ("secret", "countersign.sqlite3"):
+        (workshop.home / name).write_text("not for workers")
     for name in ("site", "src"):
         (workshop.project / name).mkdir()
     _plant_permissions(workshop.project)

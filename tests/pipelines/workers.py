@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from django.db import connections
 
 from config.mcp import McpApplication
 from pipelines.models import Mission
@@ -106,6 +107,8 @@ def mcp_server() -> Iterator[str]:
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.run, daemon=True)
+    usual = connections.databases["default"]["CONN_MAX_AGE"]
+    connections.databases["default"]["CONN_MAX_AGE"] = 0  # its threads outlive the test's database
     thread.start()
     while not server.started:
         thread.join(0.01)
@@ -115,3 +118,4 @@ def mcp_server() -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(10)
+        connections.databases["default"]["CONN_MAX_AGE"] = usual
