@@ -245,6 +245,8 @@ def _take_value(use: _Use, scan: _Scan, index: int, option: str, attached: str |
     if attached is None and not use.program.single_dash and value[:1] == "-" and value != "-":
         raise _refusal(use, index + 1, f"write a value that begins with '-' onto {option!r} itself")
     if option in use.program.code:
+        if use.program.code_apart and (attached is not None or value.startswith("+")):
+            raise _refusal(use, index, f"write the code behind {option!r}, as a word of its own")
         scan.has_code = True
         if value in _STANDARD_INPUT:
             raise _refusal(use, index, "standard input is the pipe, and never code")
@@ -259,6 +261,8 @@ def _check_code(use: _Use, scan: _Scan) -> None:
     for index in scan.plain[: program.code_words]:
         if use.words[index] in _STANDARD_INPUT:
             raise _refusal(use, index, "standard input is the pipe, and never code")
+        if program.code_apart and use.words[index].startswith("+"):
+            raise _refusal(use, index, f"the option {use.words[index]!r} is not on its list")
     if program.needs_code and len(scan.plain) < program.code_words:
         raise _refusal(use, -1, "without code in fixed_args it would take the pipe for code")
 
@@ -284,7 +288,8 @@ def _check_rest(use: _Use, spec: CommandSpec) -> None:
         )
     if program.runs is not None and scan.inner is None and not use.fed:
         raise OptionNotAllowed(f"{use.name} would take this for a program", field=where)
-    if use.fed and (program.leading or program.without or not program.ends_options):
+    limited = program.leading or program.without or program.starts or not program.ends_options
+    if use.fed and (limited or not scan.ended):
         raise OptionNotAllowed(f"{use.name} may be given no words of the pipe", field=where)
 
 

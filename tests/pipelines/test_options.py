@@ -31,7 +31,8 @@ def programs(tmp_path: Path, settings) -> Path:
     """Every program of these tests is there and allowed, whatever this machine has."""
     directory = tmp_path / "programs"
     directory.mkdir()
-    more = ("wc", "timeout", "dash", "mawk", "python3.11", "ed", "sudo", "nice", "sqlite3", "mail")
+    more = ("wc", "timeout", "dash", "mawk", "python3.11", "ed", "sudo", "nice", "sqlite3", "mail",
+            "node", "deno", "lua", "tclsh", "guile", "sftp", "tcsh", "zsh-5.9")  # fmt: skip
     for name in (*MUST, "psql", *more):
         (directory / name).write_text("#!/bin/true\n")
         (directory / name).chmod(0o755)
@@ -83,6 +84,11 @@ ALLOWED = [
     "python3 /srv/report.py --month",
     "sh -eu /srv/report.sh --month",
     "bash -o pipefail -c true",
+    "sh -ec true",
+    "node -p 1",
+    "deno run --allow-net /srv/report.ts",
+    "lua /srv/report.lua",
+    "guile -c (display)",
     "perl -lane print$F[0]",
     "zip -rq9 out.zip docs",
     "unzip -l in.zip",
@@ -149,6 +155,8 @@ REFUSED = [
     ("xargs -I {} sh -c {}", 0),
     ("xargs BIN/sh -c true", 0),
     ("xargs BIN/wc -l", 0),
+    ("xargs BIN/curl -s --", 0),
+    ("xargs BIN/jq . --arg -- x", 0),
     ("env -S sh", 0),
     ("env BIN/git -c core.pager=sh log", 1),
     ("env BIN/timeout 5 BIN/sh -s", 3),
@@ -165,6 +173,20 @@ REFUSED = [
     ("sh -s", 0),
     ("bash /dev/stdin", 0),
     ("bash --rcfile x -c true", 0),
+    ("sh -ce", 0),
+    ("zsh-5.9 -ce", 0),
+    ("tcsh -s", 0),
+    ("bash -c +x", 0),
+    ("bash +x", 0),
+    ("node -pe", 0),
+    ("node --eval=1", 0),
+    ("deno run", 0),
+    ("deno repl", 0),
+    ("deno run -", 1),
+    ("lua -e x=1", 0),
+    ("tclsh -e x", 0),
+    ("guile -e main", 0),
+    ("sftp host", -1),
     ("perl -n", -1),
     ("perl -ni.bak -e 1", 0),
     ("zip -TT sh a", 0),
@@ -293,8 +315,13 @@ def test_arguments_from_mail_are_never_options_off_the_list_nor_code(line, argum
         ("sh -c true", "+o", False),
         ("perl -e 1", "-e", False),
         ("env BIN/perl -e 1", "-e", False),
+        ("perl -ne print", "report.txt", True),
+        ("perl -ne print", "touch x|", False),
+        ("perl -ne print", " >x", False),
+        ("deno run /srv/report.ts", "https://example.org/x.ts", True),
         ("awk {print}", "FS=x", False),
         ("awk {print}", "a.txt", True),
+        ("awk {print}", "/inet/tcp/0/example.org/80", False),
         ("sendmail -oi", "|sh", False),
         ("sendmail -oi", "bob@example.org", True),
         ("git fetch", "ext::sh", False),
