@@ -24,7 +24,7 @@ class Program:
     `flags` take no value, `values` take one, `optional` only an attached one, `pairs` two words.
     `signed` take a value that the owner must have signed; `code` likewise, and that value is code.
     `exact` are whole words. `code_words` counts the leading plain words that are code;
-    `needs_code`: without any, standard input would be; `code_apart`: code is a word of its own, never
+    `needs_code`: without any, standard input would be; `code_apart`: code is a word of its own, not
     letters behind an option, and begins with no plus. `runs` is how many plain words stand before
     another program's words; `feeds` says that words of the pipe are put behind those; `assignments`
     that NAME=VALUE may stand before. `single_dash`: options are whole words such as `-name`.
