@@ -25,7 +25,7 @@ from guards import process
 from guards.exceptions import ProcessFailed
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import seccomp
-from pipelines.runners.claude.destinations import Destination
+from pipelines.runners.claude.destinations import Destination, Place
 from pipelines.runners.claude.egress import Egress
 
 log = structlog.get_logger(__name__)
@@ -134,6 +134,9 @@ def require() -> None:
         )
 
 
+#: Walls with a door that takes a capability to open, as the one to the Messages API does.
+_TRIAL = Walls(Path("/run"), doors=(Destination(Place("localhost", 443), "127.0.0.1"),))
+
 _works: set[tuple[str, float]] = set()
 
 
@@ -156,7 +159,7 @@ def missing() -> str:
 
 def _try() -> str:
     try:
-        with start(Walls(Path("/run")), ["/usr/bin/env", "true"]) as begun:
+        with start(_TRIAL, ["/usr/bin/env", "true"]) as begun:
             ended = process.run(
                 begun.argv,
                 timeout=_PROBE_SECONDS,
