@@ -96,7 +96,8 @@ def _bars(title: str, word: str, found: Sequence[Cost]) -> Plot:
         (cost.key, money(cost.usd), cost.missions, cost.turns, money(cost.usd / cost.missions))
         for cost in shown
     ]
-    more = f"the {len(shown)} dearest of {len(found)}" if len(found) > BARS else f"{len(found)}"
+    many = f"{len(found)} {word.lower()}{'' if len(found) == 1 else 's'}"
+    more = f"the {len(shown)} dearest of {many}" if len(found) > BARS else many
     return plots.bars(
         f"{title}, USD",
         (word, "USD", "missions", "turns", "each"),
