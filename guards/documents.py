@@ -67,6 +67,8 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     InvalidInput for what JSON cannot hold exactly: dates, NaN, whole numbers past 2**53, keys that
     are not text.
     """
+    if not isinstance(document, Mapping):  # a row that somebody wrote past us
+        raise InvalidInput("this document has no canonical form: it is no mapping")
     fields = {name: value for name, value in document.items() if name != "signature"}
     try:
         return rfc8785.dumps(fields)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST, require_safe
 from unfold.decorators import display
 
 from guards import documents
+from guards.exceptions import CountersignError
 from guards.fronts.console import Act, PageAdmin, operator
 from pipelines import selectors
 from pipelines.admin import editing
@@ -106,7 +107,10 @@ class CommandAdmin(PageAdmin):
         command = self.get_object(request, unquote(object_id))
         if command is None:
             return self._nothing_there(request, object_id)
-        return editing.edit(self, request, command)
+        try:
+            return editing.edit(self, request, command)
+        except CountersignError as error:
+            return self._without_document(request, command, error)
 
     def check_view(self, request: HttpRequest) -> HttpResponse:
         """What is wrong with the text as it stands, for the editor's script."""
@@ -130,7 +134,17 @@ class CommandAdmin(PageAdmin):
             return self._nothing_there(request, object_id)
         if not self.has_view_permission(request, command):
             raise PermissionDenied
-        return made(command)
+        try:
+            return made(command)
+        except CountersignError as error:
+            return self._without_document(request, command, error)
+
+    def _without_document(
+        self, request: HttpRequest, command: Command, error: CountersignError
+    ) -> HttpResponse:
+        """Back to the page of a row that somebody wrote past us."""
+        messages.error(request, f"{command.name}: {error.detail}")
+        return HttpResponseRedirect(self.page_url(str(command.pk)))
 
     def sign(self, request: HttpRequest, object_id: str) -> str:
         """Check a signature over the canonical bytes, and keep it."""
@@ -154,23 +168,19 @@ class CommandAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Command) -> Mapping[str, object]:
         """The document, the bytes to sign, and what the signature is worth."""
-        document = row.document
-        steps = document.get("steps") or [document]
+        document = row.document if isinstance(row.document, Mapping) else {}
         return {
             "title": row.name,
             "sentence": SIGNATURES.get(row.signature_state, ""),
             "hindrance": _hindrance(row),
-            "canonical": documents.canonical(document).decode("utf-8", "replace"),
+            "canonical": _or_reason(lambda: documents.canonical(row.document).decode()),
             "arguments": _declared(document.get("args")),
-            "steps": [
-                [step.get("binary", ""), *step.get("fixed_args", [])]
-                for step in steps
-                if isinstance(step, Mapping) and step.get("binary")
-            ],
+            "steps": _vectors(document),
             "rules": list(Rule.objects.filter(calls__icontains=f'"{row.name}"')[:10]),
             "is_signed": row.highest_serial > 0,
             "draft": editing.draft_of(row),
-            "to_sign_sha256": editing.sha256_to_sign(row),
+            "to_sign": _or_reason(lambda: editing.name_to_sign(row)),
+            "to_sign_sha256": _or_reason(lambda: editing.sha256_to_sign(row)),
             "used": Stage.objects.filter(command=row.name).count(),
         }
 
@@ -183,6 +193,25 @@ def _hindrance(command: Command) -> str:
     if command.signature_state != Command.SignatureState.OK:
         return ""
     return selectors.why_not_runnable(command)
+
+
+def _or_reason(make: Callable[[], str]) -> str:
+    """What is made of a row's document, or why nothing can be."""
+    try:
+        return make()
+    except CountersignError as error:
+        return f"({error.detail})"
+
+
+def _vectors(document: Mapping[str, Any]) -> list[list[Any]]:
+    """The programs with their fixed words, of a document that may not have passed any check."""
+    steps = document.get("steps")
+    found = []
+    for step in steps if isinstance(steps, list) and steps else [document]:
+        if isinstance(step, Mapping) and step.get("binary"):
+            words = step.get("fixed_args")
+            found.append([step["binary"], *(words if isinstance(words, list) else [])])
+    return found
 
 
 def _declared(args: Any) -> list[tuple[str, Mapping[str, Any]]]:

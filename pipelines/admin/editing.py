@@ -7,8 +7,9 @@ owner's secret key never comes to this machine.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -88,14 +89,28 @@ def check(request: HttpRequest) -> HttpResponse:
 
 def canonical(command: Command) -> HttpResponse:
     """The bytes that the owner signs, exactly, as a file."""
-    document = commands.document_to_sign(command)
-    content = documents.canonical(document)
-    return _file(content, f"{command.name}-{document.get('serial', 0)}.canonical")
+    content = documents.canonical(commands.document_to_sign(command))
+    return _file(content, name_to_sign(command))
+
+
+def name_to_sign(command: Command) -> str:
+    """What the file of the bytes is called: a word of a shell's line, whatever is in the document.
+
+    InvalidInput for a row that holds no document.
+    """
+    serial = whole(commands.document_to_sign(command)).get("serial")
+    return f"{command.name}-{serial if type(serial) is int else 0}.canonical"
+
+
+def whole(document: Any) -> Mapping[str, Any]:
+    """The document of a row; InvalidInput for one that was written past us and has no form."""
+    documents.canonical(document)
+    return cast("Mapping[str, Any]", document)
 
 
 def export(command: Command) -> HttpResponse:
     """The document that counts, with its signature."""
-    content = writing.signed_yaml(command.document, command.signature)
+    content = writing.signed_yaml(whole(command.document), command.signature)
     return _file(content.encode(), f"{command.name}.yaml")
 
 
@@ -135,7 +150,7 @@ def _text_to_begin_with(request: HttpRequest, command: Command | None) -> str:
         return writing.command_template("new-command", runner=runner)
     if command.draft is not None:
         return command.draft_text
-    raised = {**command.document, "serial": drafts.suggested_serial(command)}
+    raised = {**whole(command.document), "serial": drafts.suggested_serial(command)}
     return writing.as_yaml(raised)
 
 

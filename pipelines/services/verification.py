@@ -56,13 +56,13 @@ def runnable(command: Command, *, planned_digest: str | None = None) -> CommandS
     under the same name is not what was planned.
     """
     digest = documents.digest(command.document)
+    _check_signature(command, digest)
+    spec = _read(command, digest)
+    _check_standing(command, spec)
     if digest != command.digest or planned_digest not in (None, digest):
         raise _refusal(
             command.name, RunRule.CHANGED, "the document is not the one that was planned"
         )
-    _check_signature(command, digest)
-    spec = _read(command, digest)
-    _check_standing(command, spec)
     _check_runner(spec)
     return spec
 

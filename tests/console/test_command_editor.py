@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db.models import JSONField, Value
 from django.test import Client
 from django.urls import reverse
 
@@ -179,6 +180,37 @@ def test_the_signed_file_can_be_taken_away_and_loaded_again(console: Client, own
     Command.objects.all().delete()
     assert commands.load_file(file, by=OPERATOR).outcome == "loaded"
     assert Command.objects.get().document == command.document
+
+
+@pytest.mark.invariant(13)
+@pytest.mark.parametrize("written", [[], None, "x", {"name": "greet", "serial": 2**60}])
+def test_a_row_that_holds_no_document_has_a_page_and_nothing_to_take(
+    console: Client, owner, written
+):
+    command = owner.install()
+    Command.objects.update(document=Value(written, JSONField()))
+    assert console.get(address("change", command)).status_code == 200
+    for word in ("edit", "canonical", "export"):
+        assert console.get(address(word, command))["Location"] == address("change", command)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"steps": 7}, {"binary": "a", "fixed_args": 7}, {"args": 5}, {"steps": [3]}]
+)
+def test_a_file_that_fits_no_schema_is_shown_all_the_same(console: Client, owner, fields):
+    commands.load_file(owner.write({"name": "greet", **fields}, signature=""), by=OPERATOR)
+    page = console.get(address("change", Command.objects.get()))
+    assert page.status_code == 200 and "Nobody has signed it" in page.content.decode()
+
+
+def test_the_line_to_sign_with_is_made_of_no_foreign_words(console: Client, owner):
+    hostile = {"name": "greet", "serial": "1.canonical; touch /tmp/it-ran #"}
+    commands.load_file(owner.write(hostile, signature=""), by=OPERATOR)
+    command = Command.objects.get()
+    page = console.get(address("change", command)).content.decode()
+    assert "--detach-sign greet-0.canonical<" in page
+    answer = console.get(address("canonical", command))
+    assert answer["Content-Disposition"] == 'attachment; filename="greet-0.canonical"'
 
 
 def test_onlookers_may_take_bytes_and_change_nothing(onlooker: Client, client: Client, owner):

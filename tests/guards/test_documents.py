@@ -297,6 +297,12 @@ def test_what_json_cannot_hold_exactly_is_refused(value: object) -> None:
         documents.canonical({"a": value})
 
 
+@pytest.mark.parametrize("document", [[], None, "x", 1])
+def test_a_row_that_holds_no_mapping_is_refused_and_breaks_nothing(document: Any) -> None:
+    with pytest.raises(InvalidInput, match="mapping"):
+        documents.canonical(document)
+
+
 def test_a_document_nested_without_end_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(5000):

@@ -215,6 +215,9 @@ def test_what_the_owner_did_not_sign_is_unsigned_and_says_how(dry, owner, keys, 
     assert refused(dry("greet")) == ("unsigned", "invalid")
     Command.objects.update(document=cli(), digest=documents.digest(cli()))
     assert refused(dry("greet")) == (None, "ok")
+    Command.objects.update(document=[])
+    assert refused(dry("greet")) == ("unsigned", "invalid")
+    Command.objects.update(document=cli())
     verification.forget()
     key_file = tmp_path / "expired.pgp"
     key_file.write_bytes(keys.expired.public)
@@ -234,6 +237,8 @@ def test_an_old_serial_put_back_and_a_command_past_its_date_are_refused(dry, own
     Command.objects.update(
         document=old.document, digest=old.digest, signature=old.signature, serial=1
     )
+    assert refused(dry("greet")) == ("stale-serial", "ok")
+    Command.objects.update(digest=Command.objects.get().highest_digest, serial=2)
     assert refused(dry("greet")) == ("stale-serial", "ok")
     twin = cli(serial=2, description="another with the same serial")
     Command.objects.update(

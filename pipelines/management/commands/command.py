@@ -81,6 +81,7 @@ class Command(JsonCommand):
         row = models.Command.objects.filter(name=options["command"]).first()
         if row is None:
             raise NotFound(f"there is no command {options['command']}", field="command")
+        documents.canonical(row.document)
         text = writing.signed_yaml(row.document, row.signature)
         return self._write(row.name, text, options["output"])
 
