@@ -258,13 +258,34 @@ def mission(directory: str, url: str) -> None:
             from tests.servers.presence import is_listening
 
             _wait(lambda: is_listening("127.0.0.1", port), Path(directory))
+            served = _our_server(Path(directory), port)
+            runs = (
+                lambda: _as_a_mission(api),
+                lambda: _by_itself(api, Path(directory)),
+                lambda: _by_itself(api, Path(directory), served),
+            )
             for _ in range(WARM_UP):
-                _as_a_mission(api), _by_itself(api, Path(directory))
-            rounds = [
-                (_as_a_mission(api), _by_itself(api, Path(directory))) for _ in range(MISSIONS)
-            ]
-    ours, floor = (list(column) for column in zip(*rounds, strict=True))
-    tell(ours=ours, floor=floor)
+                [run() for run in runs]
+            rounds = [[run() for run in runs] for _ in range(MISSIONS)]
+    ours, floor, with_server = (list(column) for column in zip(*rounds, strict=True))
+    tell(ours=ours, floor=floor, with_server=with_server)
+
+
+def _our_server(directory: Path, port: int) -> Path:
+    """A client's configuration for our MCP server, with a token that may ask who it is."""
+    from guards.services import tokens
+    from guards.types import Asker
+
+    asker = Asker("operator", "bench")
+    _, secret = tokens.mint(label="bench", scopes=["messages:read"], identity=None, by=asker)
+    server = {
+        "type": "http",
+        "url": f"http://127.0.0.1:{port}/mcp",
+        "headers": {"Authorization": f"Bearer {secret}"},
+    }
+    path = directory / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"countersign": server}}))
+    return path
 
 
 _REVIEW = {
@@ -297,7 +318,7 @@ def _as_a_mission(api: Any) -> float:
     return seconds
 
 
-def _by_itself(api: Any, directory: Path) -> float:
+def _by_itself(api: Any, directory: Path, servers: Path | None = None) -> float:
     from django.conf import settings
 
     from tests.servers.claude import FAKE_KEY
@@ -306,10 +327,13 @@ def _by_itself(api: Any, directory: Path) -> float:
     home, note = directory / "home", directory / "note.txt"
     home.mkdir(exist_ok=True)
     note.write_text("a note\n")
-    read = call("Read", file_path=str(note))
-    api.scripts[""] = Turns(read, read, say("Done."))
+    tool = "mcp__countersign__whoami" if servers else "Read"
+    asks = call(tool) if servers else call(tool, file_path=str(note))
+    api.scripts[""] = Turns(asks, asks, say("Done."))
     words = "-p --bare --strict-mcp-config --setting-sources= --output-format=stream-json --verbose"
-    allowed = "--tools=Read --allowedTools=Read --permission-mode=dontAsk --max-turns=10"
+    built_in = "" if servers else tool
+    allowed = f"--tools={built_in} --allowedTools={tool} --permission-mode=dontAsk --max-turns=10"
+    allowed += f" --mcp-config={servers}" if servers else ""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -339,6 +363,14 @@ def judge_mission(benchmark: Benchmark, database: str, found: dict[str, Any]) ->
         ours=ours,
         floor=floor,
         note=f"{(ours.median - floor.median) * 1000:.0f} ms added",
+    )
+    served = Sample.of(found["with_server"])
+    benchmark.ratio(
+        "of that, to the client with our MCP server and as many calls of it",
+        ours.median / served.median - 1,
+        ours=ours,
+        floor=served,
+        note=f"{(ours.median - served.median) * 1000:.0f} ms added: walls, contract, records",
     )
 
 
