@@ -115,6 +115,23 @@ def test_no_process_but_its_own_is_there(place):
     assert "DJANGO_SETTINGS_MODULE" in os.environ and "DJANGO_SETTINGS_MODULE" not in seen
 
 
+def test_nothing_of_the_kernel_can_be_written_even_by_root(place):
+    """Whoever writes `core_pattern` names a program that the host's root runs."""
+    walls = Walls(place, readable=(place,))
+    kinds = "! -type l ! -exec test -c {} \\;"
+    writable = f"find /proc -path '/proc/[0-9]*' -prune -o -writable {kinds} -print"
+    if os.geteuid() == 0:
+        assert "/proc/sys/kernel/core_pattern" in outside(f"{writable} 2>/dev/null")
+    found = inside(f"{writable} 2>/dev/null; true", walls).split()
+    assert {Path(path).parent for path in found} <= {Path("/proc")}
+    assert {inside(f"ls -A {path}", walls) for path in found} <= {""}  # empty, and in memory
+    assert inside("echo core > /proc/sys/kernel/core_pattern", walls) == "!1"
+    assert inside("echo 0 > /proc/sys/vm/drop_caches", walls) == "!1"
+    assert inside("cat /proc/sys/kernel/ostype; cat /proc/meminfo | head -c 8", walls).startswith(
+        "Linux"
+    )
+
+
 def test_it_has_no_privileges_and_no_way_to_more(place):
     walls = Walls(place, readable=(place,))
     status = inside("cat /proc/self/status; id -u", walls)

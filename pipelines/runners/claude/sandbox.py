@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -44,6 +45,9 @@ _OF_ETC = (
     "ca-certificates",
 )
 _SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+#: The smallest size of a file system in memory, in bytes.
+_NOTHING = "4096"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _TEMPORARY_BYTES = 1024**3
 _PRIVILEGED_PORTS = 1024
@@ -233,7 +237,8 @@ def _namespaces(doors: Iterable[Destination]) -> Iterator[str]:
 
 def _system(programs: Iterable[Path]) -> Iterator[str]:
     """The installed programs, devices without a terminal, and the interpreter of the first one."""
-    yield from ("--ro-bind", "/usr", "/usr", "--proc", "/proc", "--tmpfs", "/dev")
+    yield from ("--ro-bind", "/usr", "/usr", "--tmpfs", "/dev")
+    yield from _proc()
     for name in _SYSTEM_LINKS:
         place = Path("/", name)
         if place.is_symlink():
@@ -251,6 +256,23 @@ def _system(programs: Iterable[Path]) -> Iterator[str]:
         if not own.is_relative_to("/usr"):
             yield from ("--ro-bind", str(own), str(own))
     yield from ("--ro-bind", str(_INSIDE), _FIRST_PROGRAM)
+
+
+def _proc() -> Iterator[str]:
+    """The processes inside, and `/proc/sys` to read: nothing of the kernel that could be written.
+
+    Root outside stays root to the kernel's own files, without any capability: it could name the
+    program that a crash starts. So what is beside processes is closed, as any user sees it.
+    """
+    yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
+    for entry in sorted(Path("/proc").iterdir()):
+        if entry.name.isdecimal() or entry.name == "sys" or entry.is_symlink():
+            continue
+        mode = entry.stat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from ("--size", _NOTHING, "--tmpfs", str(entry))
+        elif mode & _WRITABLE or not mode & stat.S_IROTH:
+            yield from ("--ro-bind", "/dev/null", str(entry))
 
 
 def _etc(own: Path | None) -> Iterator[str]:
