@@ -72,7 +72,7 @@ def list_missions(
     cursor: Cursor = None,
     limit: Limit = USUAL_ROWS,
     status: Mission.Status | None = None,
-    command: str | None = None,
+    command: Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]+$")] = None,
 ) -> MissionPage:
     """Missions of the pipelines that the token may see."""
     wanted = {"status": status, "command": command}
@@ -88,8 +88,12 @@ def list_missions(
     "/missions/{mission_id}", response={200: MissionDetail, **ERRORS}, summary="One mission whole"
 )
 def show_mission(request: HttpRequest, mission_id: UUID) -> MissionDetail:
-    """A mission's contract, results, looks back, events and tool calls."""
-    return MissionDetail.of(selectors.mission_for(token_of(request), mission_id))
+    """A mission's contract, results, looks back, events and tool calls.
+
+    The mail in its contract is redacted where its sender may not be read.
+    """
+    mission = selectors.mission_for(token_of(request), mission_id)
+    return MissionDetail.of(mission, contract=selectors.contract_of(mission))
 
 
 @router.get("/costs", response={200: CostsOut, **ERRORS}, summary="What missions have cost")

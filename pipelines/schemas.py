@@ -141,11 +141,11 @@ class MissionDetail(MissionOut):
     tool_calls: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, row: Mission) -> MissionDetail:
-        """The shape of one row with what belongs to it."""
+    def of(cls, row: Mission, *, contract: dict[str, Any]) -> MissionDetail:
+        """The shape of one row with what belongs to it, and its contract as far as it is shown."""
         return cls(
             **cls._values(row),
-            contract=row.contract,
+            contract=contract,
             contract_sha256=row.contract_sha256,
             results=_rows(row.results.order_by("round"), _RESULT),
             reflections=_rows(row.reflections.order_by("round"), _REFLECTION),
@@ -215,8 +215,9 @@ class CommandOut(Schema):
 
     @classmethod
     def of(cls, row: Command) -> CommandOut:
-        """The shape of one row."""
-        return cls(**{name: getattr(row, name) for name in cls.model_fields})
+        """The shape of one row; no document where somebody wrote something else into it."""
+        values = {name: getattr(row, name) for name in cls.model_fields}
+        return cls(**values | {"document": row.document if isinstance(row.document, dict) else {}})
 
 
 class CommandPage(Schema):

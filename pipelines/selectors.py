@@ -13,11 +13,15 @@ from django.utils import timezone
 from guards import selectors as guards
 from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
+from mail import selectors as mail
 from mail.models import Message
 from pipelines import reasons, schema
 from pipelines.models import Command, Mission, Pipeline, Rule, RuleHit, Stage
 from pipelines.services import verification
 from pipelines.types import Budget, Explanation
+
+#: What stands for mail that may not be read here.
+COVERED = "[redacted — no read permission]"
 
 #: How long a mission that keeps a write set may be quiet before it is called stuck.
 IDLE = timedelta(days=1)
@@ -54,6 +58,20 @@ def mission_for(token: ApiToken, mission_id: UUID) -> Mission:
     if found is None:
         raise NotFound(f"there is no mission {mission_id} for this token", field="mission_id")
     return found
+
+
+def contract_of(mission: Mission, *, for_person: bool = False) -> dict[str, Any]:
+    """A mission's contract; what it was given is covered where its mail may not be read.
+
+    `for_person`: what an operator has revealed stays open to people.
+    """
+    rows = Message.objects.select_related("account__identity")
+    message = rows.get(pipeline=mission.pipeline_id)
+    (shown,) = mail.readable([message])
+    contract: dict[str, Any] = dict(mission.contract)
+    if not shown.readable and not (for_person and message.revealed_at is not None):
+        contract["inputs"] = {**contract.get("inputs", {}), "pipeline_output": COVERED}
+    return contract
 
 
 def missions_of(pipeline: Pipeline) -> QuerySet[Mission]:

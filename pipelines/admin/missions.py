@@ -93,6 +93,7 @@ class MissionAdmin(PageAdmin):
         is_open = row.status == Mission.Status.OPEN
         return {
             "title": f"Mission {str(row.pk)[:8]}",
+            "given": selectors.contract_of(row, for_person=True)["inputs"]["pipeline_output"],
             "rounds": _rounds(row),
             "tool_calls": row.tool_calls.order_by("asked_at"),
             "stuck": is_open and selectors.stuck_missions().filter(pk=row.pk).exists(),

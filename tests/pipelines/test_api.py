@@ -8,8 +8,9 @@ from ninja.testing import TestClient
 
 from guards.fronts.api import install_handlers
 from guards.services import tokens
+from pipelines.models import Command
 from pipelines.services import missions, rules
-from tests.guards.factories import IdentityFactory
+from tests.guards.factories import ContactFactory, IdentityFactory, PermissionFactory
 from tests.pipelines.factories import (
     OPERATOR,
     AccountFactory,
@@ -116,6 +117,7 @@ def test_a_token_sees_the_missions_of_its_identity_whole(client):
     desk, hidden = MissionDesk(), MissionDesk(claude("other", project="api"))
     mission, other = desk.worked(), hidden.admit()
     headers = bearer(identity=desk.pipeline.identity)
+    may(desk, read=True)
 
     listed = client.get("/missions", headers=headers).json()
     assert [row["id"] for row in listed["items"]] == [str(mission.pk)]
@@ -125,6 +127,35 @@ def test_a_token_sees_the_missions_of_its_identity_whole(client):
     assert whole["results"][0]["output"] == "published"
     assert [event["kind"] for event in whole["events"]] == ["opened", "dispatched", "result"]
     assert client.get(f"/missions/{other.pk}", headers=headers).status_code == 404
+
+
+def may(desk: MissionDesk, *, read: bool) -> None:
+    contact = ContactFactory(address="alice@example.org")
+    PermissionFactory(identity=desk.pipeline.identity, contact=contact, read=read, execute=True)
+
+
+def test_mail_that_may_not_be_read_is_covered_in_the_contract_of_its_mission(client):
+    desk = MissionDesk()
+    mission = desk.admit()
+    may(desk, read=False)
+    address, headers = f"/missions/{mission.pk}", bearer(identity=desk.pipeline.identity)
+    contract = client.get(address, headers=headers).json()["contract"]
+    assert contract["inputs"]["pipeline_output"] == "[redacted — no read permission]"
+    assert contract["inputs"]["args"] == mission.contract["inputs"]["args"]
+    assert "hello" in str(mission.contract) and "hello" not in str(contract)
+
+
+def test_a_name_that_no_database_takes_is_refused(client):
+    for name in ("%00", "x" * 65, ""):
+        refused = client.get(f"/missions?command={name}", headers=bearer())
+        assert (refused.status_code, refused.json()["field"]) == (422, "command")
+
+
+def test_a_row_that_holds_no_document_hides_no_other_command(client):
+    Command.objects.create(name="broken", document=[], digest="", serial=0)
+    Command.objects.create(name="whole", document={"name": "whole"}, digest="", serial=0)
+    rows = client.get("/commands", headers=bearer()).json()["items"]
+    assert [row["document"] for row in rows] == [{}, {"name": "whole"}]
 
 
 def test_a_missions_own_token_lists_no_missions(client):

@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from pipelines import selectors
 from pipelines.models import Mission, Stage
+from tests.guards.factories import ContactFactory, PermissionFactory
 from tests.pipelines.factories import MissionDesk, claude
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +52,16 @@ def test_the_page_shows_the_contract_beside_what_was_handed_in(
     assert "In the record" in html and "The worker handed in a result: pass." in html
     listed = admin_client.get(reverse("admin:pipelines_mission_changelist")).content.decode()
     assert f"{str(mission.pk)[:8]} · publish" in listed and "0.00 of 1.50 USD" in listed
+
+
+def test_mail_that_a_person_may_not_read_is_covered(
+    desk: MissionDesk, admin_client: Client
+) -> None:
+    mission = desk.admit()
+    assert "hello" not in page(admin_client, mission)
+    contact = ContactFactory(address="alice@example.org")
+    PermissionFactory(identity=desk.pipeline.identity, contact=contact, read=True)
+    assert "hello" in page(admin_client, mission)
 
 
 def test_an_operator_releases_a_mission_that_began(desk: MissionDesk, admin_client: Client) -> None:

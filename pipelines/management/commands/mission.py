@@ -45,7 +45,9 @@ class Command(JsonCommand):
             return self._list(options)
         mission = _found(options["mission"])
         if options["verb"] == "show":
-            self.emit(_plain(schemas.MissionDetail.of(mission)), _described(mission))
+            contract = selectors.contract_of(mission, for_person=True)
+            shown = schemas.MissionDetail.of(mission, contract=contract)
+            self.emit(_plain(shown), _described(mission))
             return Exit.AS_ASKED
         act = missions.release if options["verb"] == "release" else missions.abandon
         ended = act(mission_id=mission.pk, reason=options["reason"], by=Asker("operator", "shell"))
