@@ -10,6 +10,7 @@ import pytest
 
 from guards import process
 from guards.process import ProcessResult
+from pipelines.pipes import check_storable
 from pipelines.runners.claude.outcome import Outcome, classify
 from pipelines.runners.claude.stream import AFTER_RESULT, TAIL, Stream
 
@@ -173,7 +174,27 @@ def test_what_a_worker_prints_about_results_is_no_result():
     assert read(INIT, told, text).result is None
 
 
-@pytest.mark.parametrize("value", [True, "1", -1, 1e9, None, float("inf")])
+@pytest.mark.parametrize("value", [[], {}, ["completed"], 7, True, None])
+def test_a_word_of_the_result_line_that_is_none_is_no_success_and_breaks_nothing(value):
+    """A program inside may write to the worker's own output, whatever it likes."""
+    for name in ("terminal_reason", "is_error"):
+        outcome = came({**SUCCESS, name: value})
+        assert (outcome.ok, outcome.asks) == (False, False)
+    assert "nothing it names" in came({**SUCCESS, "terminal_reason": value, "subtype": value}).error
+
+
+def test_an_error_is_text_that_every_database_takes():
+    hostile = {**SUCCESS, "is_error": True, "result": "a\0b\ud800c"}
+    for line in ({**hostile, "terminal_reason": "api_error"}, {**hostile, "terminal_reason": "\0"}):
+        error = came(line).error
+        assert error.endswith("a\ufffdb?c")
+        check_storable(error)
+    assert len(came({**SUCCESS, "terminal_reason": "x" * 1_000_000}).error) < 2_000
+    usage = classify(ended(1, stderr=b"no\0 \xff\n"), read(), timeout=60)
+    assert usage.error.endswith("no\ufffd \ufffd")
+
+
+@pytest.mark.parametrize("value", [True, "1", -1, 1e9, None, float("inf"), float("nan")])
 def test_a_cost_that_is_no_amount_counts_as_unknown(value):
     assert came({**SUCCESS, "total_cost_usd": value}).usd is None
     assert came({**SUCCESS, "num_turns": value}).turns == 0

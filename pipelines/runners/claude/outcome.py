@@ -47,9 +47,9 @@ def classify(ended: ProcessResult, stream: Stream, *, timeout: float) -> Outcome
     error, retriable = _failure(ended, stream, timeout)
     return Outcome(
         ok=not error,
-        error=error,
+        error=_storable(error),
         retriable=retriable,
-        asks=(stream.result or {}).get("terminal_reason") in _ASKED_FOR_A_PERSON,
+        asks=_word(stream.result or {}, "terminal_reason") in _ASKED_FOR_A_PERSON,
         usd=usd,
         turns=turns,
         session=session,
@@ -89,7 +89,7 @@ def _without_result(ended: ProcessResult, timeout: float) -> tuple[str, bool]:
 
 def _said(result: Mapping[str, Any]) -> tuple[str, bool] | None:
     """What the result line itself says went wrong."""
-    reason, subtype = result.get("terminal_reason"), result.get("subtype")
+    reason, subtype = _word(result, "terminal_reason"), _word(result, "subtype")
     if reason == "completed" and result.get("is_error") is False:
         return None
     if reason in _ASKED_FOR_A_PERSON:
@@ -101,6 +101,17 @@ def _said(result: Mapping[str, Any]) -> tuple[str, bool] | None:
     if reason == "api_error":
         return _api_error(result)
     return f"the worker ended as {reason or subtype or 'nothing it names'}{_text(result)}", True
+
+
+def _word(result: Mapping[str, Any], name: str) -> str:
+    """A text of the result line; "" for anything else that stands there."""
+    value = result.get(name)
+    return value[:_SHOWN] if isinstance(value, str) else ""
+
+
+def _storable(text: str) -> str:
+    """A text that was written by the worker's side, without what a database refuses."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _api_error(result: Mapping[str, Any]) -> tuple[str, bool]:
