@@ -245,4 +245,5 @@ class RuleOut(Schema):
     def of(cls, row: Rule) -> RuleOut:
         """The shape of one row."""
         plain = {name: getattr(row, name) for name in cls.model_fields if name != "identity"}
+        plain["calls"] = [call for call in row.calls or () if isinstance(call, dict)]
         return cls(identity=row.identity.handle if row.identity else None, **plain)

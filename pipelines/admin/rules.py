@@ -104,7 +104,8 @@ class RuleAdmin(ConsoleAdmin):
     @display(description="Then")
     def show_calls(self, rule: Rule) -> str:
         """The commands in order."""
-        return " → ".join(str(call.get("command", "?")) for call in rule.calls)
+        calls = [call for call in rule.calls or () if isinstance(call, Mapping)]
+        return " → ".join(str(call.get("command", "?")) for call in calls)
 
     def save_model(self, request: HttpRequest, obj: Rule, form: RuleForm, change: bool) -> None:
         """The service saves."""

@@ -13,6 +13,7 @@ from datetime import UTC
 from typing import Any
 
 import re2
+import structlog
 from django.db.models import F
 from django.utils import timezone
 
@@ -26,6 +27,8 @@ from pipelines.exceptions import DocumentInvalid, RuleInvalid
 from pipelines.models import Command, Rule, RuleHit
 from pipelines.types import CommandCall, Plan, PlanningRequest
 from teams.services import events
+
+log = structlog.get_logger(__name__)
 
 #: The longest expression, and the most memory that one may take.
 MAX_MATCH_LENGTH = 2_000
@@ -48,14 +51,23 @@ class RulePlanner:
     def plan(self, request: PlanningRequest) -> Plan | None:
         """The calls of the first active rule that matches, or None."""
         for rule in Rule.objects.filter(is_active=True).order_by("position", "id"):
-            calls = calls_of(rule, request)
+            try:
+                calls = calls_of(rule, request)
+            except (CountersignError, re2.error) as error:
+                log.error(
+                    "a rule cannot be read, and plans nothing", rule=rule.name, why=str(error)
+                )
+                continue
             if calls is not None:
                 return Plan(f"rule:{rule.name}", calls)
         return None
 
 
 def calls_of(rule: Rule, request: PlanningRequest) -> tuple[CommandCall, ...] | None:
-    """What one rule makes of a request: calls with extracted arguments, or None for no match."""
+    """What one rule makes of a request: calls with extracted arguments, or None for no match.
+
+    RuleInvalid, InvalidInput or re2.error for a row that was written past us.
+    """
     if rule.identity_id is not None and rule.identity_id != request.identity_id:
         return None
     if rule.sender and not guards.address_matches(rule.sender, request.sender):
@@ -63,6 +75,7 @@ def calls_of(rule: Rule, request: PlanningRequest) -> tuple[CommandCall, ...] | 
     groups = _match(rule.kind, rule.match, request.text)
     if groups is None:
         return None
+    _check_calls(rule.calls, _groups_of(rule.kind, rule.match))
     return tuple(
         CommandCall(call["command"], _extracted(call.get("args", {}), groups))
         for call in rule.calls
@@ -129,11 +142,12 @@ def count_hit(*, name: str) -> None:
 
 
 def _note(kind: str, rule: Rule, by: Asker) -> None:
+    named = [call.get("command") for call in rule.calls or () if isinstance(call, Mapping)]
     events.append_event(
         kind=kind,
         subject=Subject("pipelines.rule", str(rule.pk)),
         actor=str(by),
-        facts={"name": rule.name, "commands": [call["command"] for call in rule.calls]},
+        facts={"name": rule.name, "commands": named},
     )
 
 

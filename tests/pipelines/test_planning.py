@@ -240,6 +240,31 @@ def test_a_rule_that_cannot_be_read_is_refused_with_its_field(fields, field):
     assert Rule.objects.count() == 0
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"match": "((("},
+        {"sender": "[["},
+        {"calls": [5]},
+        {"calls": "x"},
+        {"calls": [{"command": 5}]},
+        {"calls": [{"command": "greet", "args": 5}]},
+        {"calls": [{"command": "greet", "args": {"name": {"group": []}}}]},
+    ],
+)
+def test_a_row_that_was_written_past_us_plans_nothing_and_stops_no_other(owner, written):
+    owner.install()
+    for position, name in enumerate(("broken", "whole")):
+        rules.save_rule(
+            name=name, kind="regex", match="greet", calls=[{"command": "greet"}],
+            position=position, by=OPERATOR,
+        )  # fmt: skip
+    assert plan("greet").planner == "rule:broken"
+    Rule.objects.filter(name="broken").update(**written)
+    assert plan("greet").planner == "rule:whole"
+    rules.remove_rule(name="broken", by=OPERATOR)
+
+
 def test_an_expression_takes_linear_time():
     save(match=r"(a+)+$", kind="regex")
     began = time.process_time()
