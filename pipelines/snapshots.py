@@ -1,11 +1,11 @@
 """What really changed below a directory: two looks at it by `lstat`, compared.
 
 A worker says which files it changed; this is how that is checked afterwards (W14). No content is
-read and no link is followed. A file counts as changed when its inode, size, times, mode or owner
-differ: `ctime` cannot be set back by a program. A directory counts by its mode and owner, and by
-itself only when it came or went empty; what lies in it counts entry by entry, `.git` included. A
-link that leads out of the directory is named with where it leads, which lies in no write set: the
-next writer would follow it.
+read, and nothing behind a link is looked at. A file counts as changed when its inode, size, times,
+mode or owner differ: `ctime` cannot be set back by a program. A directory counts by its mode and
+owner, and by itself only when it came or went empty; what lies in it counts entry by entry, `.git`
+included. A link that now leads out of the directory, also by way of others, is named with where it
+leads, which lies in no write set: the next writer would follow it.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def snapshot(directory: Path) -> Snapshot:
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """The paths that came, went or changed between two looks, sorted; a renamed one counts twice.
 
-    They are relative, but for where a new link leads to outside. A name that is not UTF-8 is shown
-    with its bytes escaped.
+    They are relative, but for where a link newly leads to outside. A name that is not UTF-8 is
+    shown with its bytes escaped.
     """
     found = {
         path
@@ -100,7 +100,11 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
         if _differs(path, before, after)
     }
     found -= _explained(found, before, after)
-    led_to = {after.outward[path] for path in found if path in after.outward}
+    led_to = {
+        target
+        for path, target in after.outward.items()
+        if path in found or before.outward.get(path) != target
+    }
     return sorted(_shown(path) for path in found | led_to)
 
 
@@ -115,8 +119,12 @@ def _look_into(directory: Path, place: str) -> Iterator[tuple[str, Entry]]:
 
 
 def _leading_out(directory: Path, links: list[str]) -> dict[str, str]:
-    """The links whose target, as it is written, lies outside; by the absolute path of that."""
+    """The links whose target lies outside, as it is written or by way of further links.
+
+    By the absolute path of that.
+    """
     root = Path(os.path.normpath(directory.absolute()))
+    real = os.path.realpath(root)
     found = {}
     for path in links:
         here = root / path
@@ -126,6 +134,8 @@ def _leading_out(directory: Path, links: list[str]) -> dict[str, str]:
             continue  # replaced since it was listed: the next look sees what is there then
         if not target.is_relative_to(root):
             found[path] = str(target)
+        elif not (led_to := Path(os.path.realpath(here))).is_relative_to(real):
+            found[path] = str(led_to)
     return found
 
 

@@ -150,6 +150,21 @@ def test_a_link_that_leads_out_is_named_with_where_it_leads(
     assert changes(snapshot(tree), snapshot(tree)) == []
 
 
+@pytest.mark.fault("W14")
+def test_links_that_lead_out_only_together_are_named_with_where_they_lead(tree: Path) -> None:
+    """As it is written, each stays inside; but `..` of a link is `..` of where it leads."""
+    outside, deep = tree.parent / "other", tree / "site/a/b"
+    deep.mkdir(parents=True)
+    (tree / "site/here").symlink_to("a/b/up/../other")  # dangling: it leads nowhere so far
+    (tree / "site/inner").symlink_to("a/b/../b")
+    changed = _changed(tree, lambda _: (deep / "up").symlink_to("../../.."))
+    assert (tree / "site/here").resolve() == outside
+    assert changed == sorted([str(outside), "site/a/b/up"])
+    assert changes(snapshot(tree), snapshot(tree)) == []
+    assert _changed(tree, lambda _: (deep / "up").unlink()) == ["site/a/b/up"]
+    assert _changed(tree, lambda _: (deep / "up").symlink_to("..")) == ["site/a/b/up"]
+
+
 def test_a_name_that_is_no_text_is_shown_by_its_bytes(tree: Path) -> None:
     name = os.fsencode(tree / "site") + b"/\xff"
     assert _changed(tree, lambda _: os.close(os.open(name, os.O_CREAT))) == ["site/\\xff"]
