@@ -110,7 +110,7 @@ def _moment(text: str | None) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         return datetime.max.replace(tzinfo=UTC)  # reported by _contradictions
 
 

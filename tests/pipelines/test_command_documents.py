@@ -93,6 +93,7 @@ WRONG = [
     (cli(valid_until="tomorrow"), "valid_until", "does not match"),
     (cli(valid_until="2027-01-01T00:00:00"), "valid_until", "does not match"),
     (cli(valid_until="2027-02-31T00:00:00Z"), "valid_until", "no date and time"),
+    (cli(valid_until="0001-01-01T00:00:00+23:59"), "valid_until", "no date and time"),
     (cli(write_set=["a//b"]), "write_set[0]", "segment ''"),
     (cli(write_set=["ok", "a/../b"]), "write_set[1]", "segment '..'"),
     (cli(write_set=["/etc"]), "write_set[0]", "is absolute"),
