@@ -10,9 +10,12 @@ import pytest
 
 from guards import process
 from guards.process import ProcessResult
+from pipelines.models import MissionResult
 from pipelines.pipes import check_storable
+from pipelines.runners.claude import rounds
 from pipelines.runners.claude.outcome import Outcome, classify
 from pipelines.runners.claude.stream import AFTER_RESULT, TAIL, Stream
+from pipelines.runners.claude.surroundings import Surroundings, forms
 
 RECORDINGS = Path(__file__).with_name("recordings")
 INIT = {
@@ -198,6 +201,35 @@ def test_an_error_is_text_that_every_database_takes():
 def test_a_cost_that_is_no_amount_counts_as_unknown(value):
     assert came({**SUCCESS, "total_cost_usd": value}).usd is None
     assert came({**SUCCESS, "num_turns": value}).turns == 0
+
+
+PEM = '-----BEGIN KEY-----\nMIIE"ö\\\n-----END KEY-----'
+
+
+@pytest.mark.fault("sister-35")
+def test_a_secret_of_several_lines_is_found_and_hidden_inside_json_too():
+    around = Surroundings({}, forms(["short", PEM, "sk-the-workers-own-key"]))
+    output = json.dumps({"found": PEM}, ensure_ascii=False)
+    assert around.hide_in(f"{PEM} {output} short") == '[secret] {"found": "[secret]"} short'
+    assert around.betrayed_by(output.encode())
+    assert not around.betrayed_by(json.dumps({"found": PEM[:19]}).encode())
+
+
+@pytest.mark.fault("sister-35")
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"output": {"deep": [PEM]}},
+        {"output": f"look: {PEM}"},
+        {"prose": f"I found {PEM}."},
+        {"open_questions": [f"is {PEM} right?"]},
+        {"files": [PEM]},
+    ],
+)
+def test_a_result_betrays_a_secret_wherever_it_says_it(told):
+    around = Surroundings({}, forms([PEM]))
+    assert rounds.betrays(MissionResult(**told), around)
+    assert not rounds.betrays(MissionResult(output="fine", prose="It is safe."), around)
 
 
 @pytest.mark.invariant(16)

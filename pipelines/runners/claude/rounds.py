@@ -25,11 +25,16 @@ from pipelines.runners.claude import command_line, lodging, outcome, running, wo
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.outcome import Outcome
 from pipelines.runners.claude.running import Ended, Entrance
+from pipelines.runners.claude.surroundings import Surroundings
 from pipelines.services import missions, tool_calls
 from pipelines.types import Job, MissionRule, RunResult
 
 _GOES_ON = "Go on where you stopped. Read your contract again: it has the answers to your calls."
 _AGAIN = "The last round did not pass. Read your contract again: it has what was said about it."
+
+
+#: Of output that cannot be read, how much of its end is shown, in characters.
+_SHOWN = 20_000
 
 
 @dataclass
@@ -114,8 +119,7 @@ class Work:
         self.turns += came.turns
 
     def _judged(self, ended: Ended, came: Outcome, handed_in: MissionResult) -> RunResult | None:
-        output = _output(self.job, handed_in)
-        if ended.around.betrayed_by(output):
+        if betrays(handed_in, ended.around):
             return self._failed(ended, came, "the result holds a secret that the worker was given")
         try:
             self.mission = missions.close(mission=self.mission, changed=self.changed, by=SYSTEM)
@@ -129,7 +133,7 @@ class Work:
             return self._failed(ended, came, self.mission.reason)
         return RunResult(
             ok=True,
-            output=output,
+            output=_output(self.job, handed_in),
             exit_code=ended.process.exit_code if not ended.process.cut_short else None,
             stderr=self._stderr(ended),
             usage=self._usage,
@@ -145,7 +149,7 @@ class Work:
         missions.fail(mission=self.mission, reason=said)
         return RunResult(
             ok=False,
-            output=ended.around.hide_in(came.raw.decode("utf-8", "replace")).encode(),
+            output=ended.around.hide_in(came.raw.decode("utf-8", "replace"))[-_SHOWN:].encode(),
             exit_code=ended.process.exit_code,
             error=said,
             stderr=self._stderr(ended),
@@ -178,3 +182,10 @@ def _output(job: Job, handed_in: MissionResult) -> bytes:
     elif job.spec.output_schema == "text":
         return str(value if value is not None else "").encode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def betrays(handed_in: MissionResult, around: Surroundings) -> bool:
+    """Whether a result holds a secret: in what goes on, or in what it tells people."""
+    names = ("output", "prose", "open_questions", "files", "files_changed")
+    said = [getattr(handed_in, name) for name in names]
+    return around.betrayed_by(json.dumps(said, ensure_ascii=False).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -29,7 +30,10 @@ _SHORTEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """All variables of one run, and which of their values nobody else may read."""
+    """All variables of one run, and which of their values nobody else may read.
+
+    `confidential` has each of them as it is and as it stands inside JSON, longest first.
+    """
 
     variables: dict[str, str]
     confidential: tuple[str, ...]
@@ -61,8 +65,11 @@ def build(job: Job, lodging: Lodging, token: str) -> Surroundings:
         TOKEN: token,
     }
     values = (key, token, *(declared[name] for name in job.spec.environment))
-    return Surroundings(variables, tuple(_long_enough(values)))
+    return Surroundings(variables, forms(values))
 
 
-def _long_enough(values: Iterable[str]) -> Iterable[str]:
-    return (value for value in dict.fromkeys(values) if len(value) >= _SHORTEST)
+def forms(values: Iterable[str]) -> tuple[str, ...]:
+    """What to look for: a secret of several lines, or with quotes, looks different inside JSON."""
+    long_enough = [value for value in values if len(value) >= _SHORTEST]
+    inside = [json.dumps(value, ensure_ascii=False)[1:-1] for value in long_enough]
+    return tuple(sorted({*long_enough, *inside}, key=len, reverse=True))
