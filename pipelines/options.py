@@ -248,7 +248,7 @@ def _take_value(use: _Use, scan: _Scan, index: int, option: str, attached: str |
         if use.program.code_apart and (attached is not None or value.startswith("+")):
             raise _refusal(use, index, f"write the code behind {option!r}, as a word of its own")
         scan.has_code = True
-        if value in _STANDARD_INPUT:
+        if value in _STANDARD_INPUT | use.program.reads:
             raise _refusal(use, index, "standard input is the pipe, and never code")
     return 1 if attached is None else 0
 
@@ -259,7 +259,7 @@ def _check_code(use: _Use, scan: _Scan) -> None:
     if scan.has_code:
         return
     for index in scan.plain[: program.code_words]:
-        if use.words[index] in _STANDARD_INPUT:
+        if use.words[index] in _STANDARD_INPUT | program.reads:
             raise _refusal(use, index, "standard input is the pipe, and never code")
         if program.code_apart and use.words[index].startswith("+"):
             raise _refusal(use, index, f"the option {use.words[index]!r} is not on its list")

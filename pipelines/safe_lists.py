@@ -23,6 +23,7 @@ class Program:
 
     `flags` take no value, `values` take one, `optional` only an attached one, `pairs` two words.
     `signed` take a value that the owner must have signed; `code` likewise, and that value is code.
+    `reads` are code that takes standard input for more of it, and so may not be given.
     `exact` are whole words. `code_words` counts the leading plain words that are code;
     `needs_code`: without any, standard input would be; `code_apart`: code is a word of its own, not
     letters behind an option, and begins with no plus. `runs` is how many plain words stand before
@@ -42,6 +43,7 @@ class Program:
     pairs: frozenset[str] = frozenset()
     signed: frozenset[str] = frozenset()
     code: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
     exact: frozenset[str] = frozenset()
     code_words: int = 0
     needs_code: bool = False

@@ -84,7 +84,7 @@ def accept(output: bytes) -> AcceptedPlan | PlanRefused:
     """What the proposal comes to: its calls as stages, or the rule that refuses all of it."""
     try:
         return planning.accept_untrusted(_proposal(output))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         detail = f"the answer is no list of calls: {error}"
         return PlanRefused(PlanRule.NO_PLAN, detail[:300], planning.CLAUDE)
 

@@ -357,7 +357,8 @@ def test_a_command_that_lost_its_signature_meanwhile_is_refused(
 
 
 @pytest.mark.parametrize(
-    "output", [b"", b"{", b'{"command": "greet"}', b'["greet"]', b'[{"args": {}}]', b"null"]
+    "output",
+    [b"", b"{", b'{"command": "greet"}', b'["greet"]', b'[{"args": {}}]', b"null", b"[" * 100_000],
 )
 def test_an_answer_without_the_form_is_no_plan(db: None, worker: Worker, output: bytes) -> None:
     answer = asked_plans.accept(output)
