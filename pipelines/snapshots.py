@@ -62,6 +62,13 @@ class Snapshot:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     outward: Mapping[str, str] = field(default_factory=dict)
 
+    def special(self) -> list[str]:
+        """The paths that are neither files, directories nor links: sockets, pipes, devices."""
+        plain = {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
+        return sorted(
+            path for path, entry in self.entries.items() if stat.S_IFMT(entry.mode) not in plain
+        )
+
 
 def snapshot(directory: Path) -> Snapshot:
     """Look at everything below a directory. SnapshotRefused when it is none, or holds too much."""

@@ -17,6 +17,7 @@ import pytest
 
 from guards import process
 from guards.exceptions import ProcessFailed
+from pipelines import snapshots
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import destinations, sandbox, seccomp
 from pipelines.runners.claude.destinations import Destination, Place
@@ -102,7 +103,56 @@ def test_in_an_open_directory_what_is_closed_can_neither_change_nor_go(place):
 def test_a_hidden_place_inside_a_visible_one_looks_empty(place):
     (place / "open" / "other").write_text("of another project")
     assert inside("ls open", Walls(place, readable=(place,))) == "other"
-    assert inside("ls open", Walls(place, readable=(place,), hidden=(place / "open",))) == ""
+    walls = Walls(place, readable=(place,), hidden=(place / "open",))
+    assert inside("ls open", walls) == ""
+    assert inside("touch open/new", walls) == "!1"
+
+
+def test_what_is_behind_a_socket_or_a_pipe_of_its_workplace_is_not_reached(place, monkeypatch):
+    """A read-only place holds nobody back from those: a database's, an agent's, a supervisor's."""
+    os.mkfifo(place / "control")
+    reading = os.open(place / "control", os.O_RDONLY | os.O_NONBLOCK)
+    program = "import socket; socket.socket(socket.AF_UNIX).connect('agent')"
+    script = f'{os.path.realpath(sys.executable)} -I -S -c "{program}" && echo connected'
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(place)  # a socket's path is short
+        server.bind("agent")
+        server.listen()
+        walls = Walls(place, readable=(place,))
+        assert inside(script, walls) == "connected"
+        assert inside("echo go > control", walls) == ""
+        assert os.read(reading, 10) == b"go\n"
+        special = snapshots.snapshot(place).special()
+        assert special == ["agent", "control"]
+        walls = Walls(place, readable=(place,), blocked=tuple(place / name for name in special))
+        assert inside(script, walls) == "!1"
+        assert inside("echo go > control", walls) == "!1"
+    os.close(reading)
+
+
+@pytest.mark.skipif(seccomp.program() is None, reason="an architecture without a filter")
+def test_no_file_gets_the_rights_of_the_account_that_workers_run_as(place):
+    """Such a file outlives the sandbox, and anybody on the host may start it."""
+    program = (
+        "import os\n"
+        "def tried(act, *arguments):\n"
+        "    try: act(*arguments)\n"
+        "    except OSError as error: return error.errno\n"
+        "    return 0\n"
+        "os.chdir('open'); os.umask(0); flags = os.O_CREAT | os.O_WRONLY\n"
+        "descriptor = os.open('plain', flags, 0o755)\n"
+        "print(*(tried(*attempt) for attempt in (\n"
+        "    (os.chmod, 'plain', 0o4755), (os.chmod, 'plain', 0o2755),\n"
+        "    (os.open, 'b', flags, 0o4755), (os.fchmod, descriptor, 0o6777),\n"
+        "    (os.mknod, 'c', 0o104755), (os.chmod, 'plain', 0o1777),\n"
+        "    (os.mkdir, 'd', 0o755), (os.chmod, 'plain', 0o644), (os.open, 'plain', 0, 0o4755))))"
+    )
+    interpreter = os.path.realpath(sys.executable)
+    walls = Walls(place, readable=(place,), writable=(place / "open",))
+    said = inside(f'{interpreter} -I -S -c "$PROGRAM"', walls, PROGRAM=program)
+    assert said == "1 1 1 1 1 0 0 0 0"
+    assert (place / "open" / "plain").stat().st_mode & 0o7777 == 0o644
+    assert inside("cp /usr/bin/env open/e && chmod u+s open/e", walls) == "!1"
 
 
 def test_no_process_but_its_own_is_there(place):

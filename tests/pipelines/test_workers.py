@@ -184,6 +184,8 @@ def _attempts(workshop: Workshop, other: Path) -> str:
         "write-project": f"touch {workshop.project}/src/new",
         "write-link": f"cd {workshop.project}/site && ln -s {other} link && touch link/new",
         "write-system": "touch /usr/bin/new",
+        "pipe": f"exec 3<>{workshop.project}/control",
+        "rights": f"cd {workshop.project}/site && cp /usr/bin/env . && chmod u+s env",
         "namespaces": "unshare --user --map-root-user true",
         "allowed-write": f"touch {workshop.project}/site/new",
         "allowed-door": f"exec 3<>/dev/tcp/127.0.0.1/{web}",
@@ -200,6 +202,7 @@ def came_through(workshop: Workshop, **fields) -> set[str]:
         (workshop.home / name).write_text("not for workers")
     for name in ("site", "src"):
         (workshop.project / name).mkdir()
+    os.mkfifo(workshop.project / "control")
     _plant_permissions(workshop.project)
     result, _ = workshop.run(
         shell(_attempts(workshop, other)),
@@ -251,7 +254,7 @@ def test_the_same_worker_without_walls_gets_at_everything(workshop, outsider):
     workshop.settings.CLAUDE_SANDBOX = "off"
     got = came_through(workshop)
     assert {"key-file", "secret", "other-project", "database", "parent", "loopback"} <= got
-    assert "write-project" in got
+    assert {"write-project", "pipe", "rights"} <= got
 
 
 @pytest.mark.fault("W14")

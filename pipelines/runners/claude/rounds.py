@@ -61,7 +61,7 @@ class Work:
         """One run, and what it comes to in one transaction; None when another round follows."""
         directory = workplace.directory_of(self.job)
         before = snapshots.snapshot(directory)
-        ended = self._run()
+        ended = self._run(before.special())
         self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
         self.place.keep_changed(self.changed)
         came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
@@ -83,7 +83,7 @@ class Work:
             return self._failed(ended, came, said, incomplete=True)
         return self._judged(ended, came, handed_in)
 
-    def _run(self) -> Ended:
+    def _run(self, special: list[str]) -> Ended:
         """Dispatch, start, wait. Where nothing could be started, nothing was spent."""
         resumes = bool(self.mission.session_id)
         session = self.mission.session_id or str(uuid.uuid4())
@@ -95,6 +95,7 @@ class Work:
             usd=float(self.mission.max_usd - self.mission.usd),
             seconds=max(1.0, self.ends_at - time.monotonic()),
             resumes=resumes,
+            special=tuple(special),
         )
         try:
             return running.run(self.job, self.place, entrance)

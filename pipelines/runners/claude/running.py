@@ -38,7 +38,7 @@ _LIMITS = process.Limits(open_files=4096)
 class Entrance:
     """How one run begins: `token` is its one-mission token, `usd` what it may still cost.
 
-    `seconds` is what it has.
+    `seconds` is what it has. `special` are the sockets, pipes and devices in its workplace.
     """
 
     token: str
@@ -47,6 +47,7 @@ class Entrance:
     usd: float
     seconds: float
     resumes: bool = False
+    special: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
     words = command_line.build(job.spec, _words(program, lodging, entrance))
     if preflight.is_confined(job.spec):
-        walls = workplace.walls(job, lodging, doors, program)
+        walls = workplace.walls(job, lodging, doors, program, entrance.special)
         with sandbox.start(walls, words) as begun:
             how = _How(begun.argv, None, begun.descriptors, begun.on_start)
             ended = _start(how, around, stream, entrance.seconds)

@@ -64,13 +64,15 @@ class Walls:
     """What is inside beside the system; `directory` is where the program starts.
 
     `etc` holds files that take their place in /etc, `programs` are read-only like the system's.
-    `hidden` are directories that lie inside a visible one and look empty.
+    `hidden` are directories that lie inside a visible one and look empty, `blocked` are sockets,
+    pipes and devices there: whoever opens those reaches what is behind them, read-only or not.
     """
 
     directory: Path
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    blocked: tuple[Path, ...] = ()
     etc: Path | None = None
     doors: tuple[Destination, ...] = ()
     programs: tuple[Path, ...] = ()
@@ -290,4 +292,11 @@ def _places(walls: Walls) -> Iterator[str]:
         *(("--tmpfs", place) for place in walls.hidden),
     ]
     for option, place in sorted(wanted, key=lambda entry: len(entry[1].parts)):
-        yield from (option, *((str(place),) if option == "--tmpfs" else (str(place),) * 2))
+        if option == "--tmpfs":
+            yield from ("--size", _NOTHING, option, str(place))
+        else:
+            yield from (option, str(place), str(place))
+    for place in walls.hidden:
+        yield from ("--remount-ro", str(place))
+    for place in walls.blocked:
+        yield from ("--ro-bind", "/dev/null", str(place))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -44,20 +44,34 @@ def directory_of(job: Job) -> Path:
     return place.resolve()
 
 
-def walls(job: Job, lodging: Lodging, doors: tuple[Destination, ...], program: Path) -> Walls:
-    """The walls for one run of a stage's worker; SandboxMissing for what may not be shown."""
+def walls(
+    job: Job,
+    lodging: Lodging,
+    doors: tuple[Destination, ...],
+    program: Path,
+    special: Iterable[str] = (),
+) -> Walls:
+    """The walls for one run of a stage's worker; SandboxMissing for what may not be shown.
+
+    `special` are the sockets, pipes and devices in its workplace, which it must not open.
+    """
     work = directory_of(job)
     own = (job.directory or work).resolve()
     _refuse_seen_by_all()
     if work != own:
         _refuse_exposing(work)
     opened, closed = _opened(job.spec, work, own)
+    hidden = tuple(_other_projects(job.spec, work)) if work != own else ()
+    blocked = (work / path for path in special)
     seen = {work, own, lodging.servers_file, lodging.prompt_file, *closed} - opened
     return Walls(
         directory=work,
         writable=(lodging.home, *sorted(opened)),
         readable=tuple(sorted(seen)),
-        hidden=tuple(_other_projects(job.spec, work)) if work != own else (),
+        hidden=hidden,
+        blocked=tuple(
+            place for place in blocked if not any(place.is_relative_to(one) for one in hidden)
+        ),
         etc=lodging.etc,
         doors=doors,
         programs=(program,),
