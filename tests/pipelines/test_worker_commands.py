@@ -338,6 +338,34 @@ def test_our_own_places_are_never_inside_what_every_worker_sees(tmp_path, settin
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("setting", "form"),
+    [
+        ("BASE_DIR", "{}"),
+        ("CLAUDE_API_KEY_REF", "file:{}/.env"),
+        ("DATABASE_URL", "sqlite:///{}/.env"),
+    ],
+)
+def test_a_file_with_our_secrets_is_in_no_project_and_nowhere_that_every_worker_sees(
+    setting, form, project, tmp_path, settings, monkeypatch
+):
+    def moved_to(directory: Path) -> None:
+        (directory / ".env").write_text("")
+        setattr(settings, setting, form.format(directory))
+
+    own, elsewhere, python = tmp_path / "p", tmp_path / "etc", tmp_path / "python"
+    for directory in (own, elsewhere, python):
+        directory.mkdir()
+    monkeypatch.setattr("sys.base_prefix", str(python))
+    moved_to(elsewhere)
+    visible(spec(project="web"), project, own)
+    for seen in (project, python):
+        moved_to(seen)
+        with pytest.raises(SandboxMissing, match="lie"):
+            visible(spec(project="web"), project, own)
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("root", ["/", "/etc", "/root", "/home"])
 def test_a_system_directory_is_no_project(root, tmp_path):
     with pytest.raises(SandboxMissing):

@@ -32,6 +32,14 @@ _SYSTEM = frozenset(
 #: Settings of directories that no worker may see whole.
 _OURS = ("DATA_DIR", "SECRETS_DIR", "PIPELINES_DIR", "MISSIONS_DIR")
 
+#: Settings of what may lie in a file of its own, and how they begin then.
+_FILES = {
+    "DATABASE_URL": "sqlite:///",
+    "CLAUDE_API_KEY_REF": "file:",
+    "INSTALLATION_KEY_REF": "file:",
+    "ARTIFACT_KEY_REF": "file:",
+}
+
 #: Entries of one directory that are closed one by one.
 _MOST_CLOSED = 2_000
 
@@ -125,17 +133,26 @@ def _refuse_exposing(work: Path) -> None:
 def _refuse_seen_by_all() -> None:
     """What every worker sees, the system and our interpreter, must hold nothing of ours."""
     for seen in (Path("/usr"), Path(os.path.realpath(sys.base_prefix))):
-        for name in _OURS:
-            place = Path(getattr(settings, name)).resolve()
-            if place.is_relative_to(seen):
+        for name, place in _private():
+            if place.is_relative_to(seen) and (name in _OURS or place.exists()):
                 raise SandboxMissing(
                     f"{name} ({place}) lies inside {seen}, which every worker sees: move it"
                 )
 
 
-def _our_places() -> Iterator[tuple[str, Path]]:
+def _private() -> Iterator[tuple[str, Path]]:
+    """Where our data and secrets are, by the names that the operator knows them by."""
     for name in _OURS:
         yield name, Path(getattr(settings, name)).resolve()
+    yield ".env", Path(settings.BASE_DIR, ".env").resolve()
+    for name, begins in _FILES.items():
+        value = getattr(settings, name)
+        if value.startswith(begins):
+            yield name, Path(value.removeprefix(begins).partition("?")[0]).resolve()
+
+
+def _our_places() -> Iterator[tuple[str, Path]]:
+    yield from _private()
     yield "the program", Path(settings.BASE_DIR).resolve()
     home = Path.home().resolve()
     for name in (".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".claude"):
