@@ -8,6 +8,7 @@ about faults, progress and logs go to standard error.
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from enum import IntEnum
@@ -16,6 +17,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from guards.exceptions import CountersignError
+
+#: What would steer a terminal or turn a line around, wherever it came from: mail, a model, a file.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Exit(IntEnum):
@@ -48,20 +52,32 @@ class JsonCommand(BaseCommand):
         try:
             code = self.perform(**options)
         except CountersignError as refusal:
-            raise CommandError(sentence(refusal), returncode=Exit.FAILED) from refusal
+            raise CommandError(visible(sentence(refusal)), returncode=Exit.FAILED) from refusal
         if code:
             raise SystemExit(int(code))
 
-    def emit(self, document: Mapping[str, object], text: str | None = None) -> None:
-        """Print one answer: its JSON on one line, or (without `--json`) `text` for people."""
+    def emit(
+        self, document: Mapping[str, object], text: str | None = None, *, exact: bool = False
+    ) -> None:
+        """Print one answer: its JSON on one line, or (without `--json`) `text` for people.
+
+        What would steer a terminal is printed by its number, which JSON reads back as it was;
+        `exact` prints a text that is a file to keep as it is.
+        """
         if self.as_json or text is None:
-            self.stdout.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+            written = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+            self.stdout.write(visible(written))
         else:
-            self.stdout.write(text)
+            self.stdout.write(text if exact else visible(text))
 
     def remark(self, text: str) -> None:
         """Say something that is no part of the answer."""
         self.stderr.write(text)
+
+
+def visible(text: str) -> str:
+    """The text with `\\u009b` for each character that a terminal would obey."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def wrong_use(message: str) -> CommandError:

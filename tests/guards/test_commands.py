@@ -12,6 +12,8 @@ from django.core.management.base import CommandError, CommandParser
 from guards.exceptions import Refused
 from guards.fronts.commands import Exit, JsonCommand, prerequisite_missing, wrong_use
 
+STEERING = "a\x1b[2J\x9b31m\u202eb\tZoë\r"
+
 
 class Verb(JsonCommand):
     """Answers, refuses or fails, as it is told."""
@@ -32,6 +34,10 @@ class Verb(JsonCommand):
             case "fail":
                 self.emit({"ok": False}, "It failed.")
                 return Exit.FAILED
+            case "steer":
+                self.emit({"text": STEERING}, STEERING)
+                self.emit({"text": STEERING}, STEERING, exact=True)
+                raise Refused(STEERING)
         self.emit({"ok": True, "name": "Zoë"}, "Fine.")
         return Exit.AS_ASKED
 
@@ -57,6 +63,16 @@ def test_json_is_all_that_stands_on_standard_output() -> None:
     assert json.loads(out) == {"ok": True, "name": "Zoë"}
     assert out.count("\n") == 1
     assert "looking" in err
+
+
+def test_nothing_that_was_quoted_steers_a_terminal() -> None:
+    written = "a\\u001b[2J\\u009b31m\\u202eb\tZoë\\u000d"
+    _, out, err = call("--as-told", "steer")
+    assert out == f"{written}\n{STEERING}\n"
+    assert err.endswith(written)
+    _, out, _ = call("--as-told", "steer", "--json")
+    assert "\x9b" not in out and "\u202e" not in out
+    assert [json.loads(line) for line in out.splitlines()] == [{"text": STEERING}] * 2
 
 
 def test_people_get_a_sentence() -> None:

@@ -88,7 +88,7 @@ class Command(JsonCommand):
     def _write(self, name: str, text: str, output: Path | None) -> int:
         """To a file that is not there yet, or to standard output."""
         if output is None:
-            self.emit({"name": name, "file": None, "text": text}, text.rstrip("\n"))
+            self.emit({"name": name, "file": None, "text": text}, text.rstrip("\n"), exact=True)
             return Exit.AS_ASKED
         try:
             with output.open("x", encoding="utf-8") as file:

@@ -83,4 +83,5 @@ class Command(JsonCommand):
         text = rule_files.export()
         if output is not None:
             output.write_text(text, encoding="utf-8")
-        self.emit({"rules": text, "file": str(output) if output else None}, text.rstrip())
+        document = {"rules": text, "file": str(output) if output else None}
+        self.emit(document, text.rstrip(), exact=True)
