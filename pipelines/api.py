@@ -93,7 +93,7 @@ def show_mission(request: HttpRequest, mission_id: UUID) -> MissionDetail:
     The mail in its contract is redacted where its sender may not be read.
     """
     mission = selectors.mission_for(token_of(request), mission_id)
-    return MissionDetail.of(mission, contract=selectors.contract_of(mission))
+    return MissionDetail.whole(mission, contract=selectors.contract_of(mission))
 
 
 @router.get("/costs", response={200: CostsOut, **ERRORS}, summary="What missions have cost")

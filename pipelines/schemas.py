@@ -141,7 +141,7 @@ class MissionDetail(MissionOut):
     tool_calls: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, row: Mission, *, contract: dict[str, Any]) -> MissionDetail:
+    def whole(cls, row: Mission, *, contract: dict[str, Any]) -> MissionDetail:
         """The shape of one row with what belongs to it, and its contract as far as it is shown."""
         return cls(
             **cls._values(row),

@@ -46,7 +46,7 @@ class Command(JsonCommand):
         mission = _found(options["mission"])
         if options["verb"] == "show":
             contract = selectors.contract_of(mission, for_person=True)
-            shown = schemas.MissionDetail.of(mission, contract=contract)
+            shown = schemas.MissionDetail.whole(mission, contract=contract)
             self.emit(_plain(shown), _described(mission))
             return Exit.AS_ASKED
         act = missions.release if options["verb"] == "release" else missions.abandon
