@@ -309,10 +309,15 @@ def test_a_project_is_read_only_but_for_its_write_set(project, tmp_path):
 
 @pytest.mark.django_db
 @pytest.mark.fault("W14")
-def test_a_write_set_that_leads_out_of_the_project_by_a_link_is_refused(project, tmp_path):
-    (project / "out").symlink_to(tmp_path)
-    with pytest.raises(SandboxMissing, match="leads out of"):
-        visible(spec(project="web", write_set=["out/m"]), project, tmp_path)
+@pytest.mark.parametrize(("entry", "target"), [("out/m", ".."), ("new", ".git"), ("in/a", "site")])
+def test_a_write_set_that_leads_elsewhere_by_a_link_is_refused(project, tmp_path, entry, target):
+    """What one worker may make, and the next one's walls must not follow: `new`, to `.git`."""
+    (project / ".git").mkdir()
+    command = spec(project="web", write_set=[entry])
+    visible(command, project, tmp_path)
+    (project / entry.partition("/")[0]).symlink_to(target)
+    with pytest.raises(SandboxMissing, match="by a link"):
+        visible(command, project, tmp_path)
 
 
 @pytest.mark.django_db

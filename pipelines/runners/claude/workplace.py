@@ -103,13 +103,16 @@ def _opened(spec: CommandSpec, work: Path, own: Path) -> tuple[set[Path], set[Pa
 
 
 def _real(work: Path, entry: str) -> Path:
-    """The directory that an entry is, or the nearest one around it."""
+    """The directory that an entry is, or the nearest one around it, and none by way of a link.
+
+    An earlier worker may have put that link there, to what this one is to have closed.
+    """
     place = work / entry
     while not place.is_dir() and place != work:
         place = place.parent
     real = place.resolve()
-    if not real.is_relative_to(work):
-        raise SandboxMissing(f"the write set's {entry!r} leads out of {work}")
+    if real != place:
+        raise SandboxMissing(f"the write set's {entry!r} leads by a link to {real}")
     return real
 
 
