@@ -8,8 +8,10 @@
 - **drain**: 200 queued pipelines of one stage (`true`) drained by a real `manage.py worker` with
   two processes, against django-q2's own cluster draining 200 tasks that do nothing.
 - **mission**: a whole mission (contract, token, configuration, result, closing) around the real
-  client, against the client by itself with the same number of turns of the same stand-in for the
-  Messages API.
+  client. What is claimed is what those add: beside the same client with the same MCP server and as
+  many turns and calls of it, of the same stand-in for the Messages API. Also told, and not judged,
+  is the client without any server: that a client connects to a server and calls it costs the same
+  whether or not there is a mission. The sandbox is in neither comparison's floor.
 
 Each part runs in a process of its own for each database, since settings hold for a process.
 """
@@ -234,8 +236,9 @@ def judge_drain(benchmark: Benchmark, database: str, found: dict[str, Any]) -> N
 def mission(directory: str, url: str) -> None:
     """Seconds of a stage that is a mission, and of the client by itself, in turns.
 
-    Both make three turns with the stand-in: the worker reads its contract, hands in its result and
-    says that it is done; the client by itself reads two files and says so.
+    All make three turns with the stand-in: the worker reads its contract, hands in its result and
+    says that it is done; the client by itself asks our server twice who it is, or, without any
+    server, reads a file twice, and says so.
     """
     from bench import house
     from tests.servers.claude import FAKE_KEY, require_claude
@@ -355,22 +358,22 @@ def _by_itself(api: Any, directory: Path, servers: Path | None = None) -> float:
 
 def judge_mission(benchmark: Benchmark, database: str, found: dict[str, Any]) -> None:
     """What contract, token, configuration, sandbox, result and closing add to the client's run."""
-    ours, floor = Sample.of(found["ours"]), Sample.of(found["floor"])
+    ours, alone = Sample.of(found["ours"]), Sample.of(found["floor"])
+    floor = Sample.of(found["with_server"])
     benchmark.ratio(
-        "a mission: added to the client by itself",
+        "a mission: added to the client with our MCP server and as many calls of it",
         ours.median / floor.median - 1,
         at_most=0.15,
         ours=ours,
         floor=floor,
-        note=f"{(ours.median - floor.median) * 1000:.0f} ms added",
+        note=f"{(ours.median - floor.median) * 1000:.0f} ms added: walls, contract, records",
     )
-    served = Sample.of(found["with_server"])
     benchmark.ratio(
-        "of that, to the client with our MCP server and as many calls of it",
-        ours.median / served.median - 1,
+        "a mission: added to the client without any server",
+        ours.median / alone.median - 1,
         ours=ours,
-        floor=served,
-        note=f"{(ours.median - served.median) * 1000:.0f} ms added: walls, contract, records",
+        floor=alone,
+        note=f"{(ours.median - alone.median) * 1000:.0f} ms added",
     )
 
 
