@@ -12,6 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from guards import documents
+from pipelines import reading
 from pipelines.models import Command, Pipeline
 from pipelines.services import drafts, rules, verification
 from tests.keys import sign_detached
@@ -76,6 +77,24 @@ def test_a_command_is_signed_in_its_file_verified_and_loaded(owner, file):
     assert verification.runnable(Command.objects.get()).steps[0].fixed_args == ("hello",)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schema": "command/1", "name": "greet", "serial": 1, "runner": "cli", "binary": "echo"}',
+        f'{YAML}"signature": old',
+        f"{YAML}...",
+        f'{YAML}description: "a\nsignature: b"',
+    ],
+)
+def test_a_file_is_signed_whatever_its_layout_and_says_the_same(owner, file, text):
+    file.write_text(f"{text}\n")
+    before, _ = reading.split_signature(reading.read_file(file))
+    key = owner.key
+    call("command", "sign", str(file), "--home", str(key.home), "--key", key.fingerprint)
+    assert call("command", "verify", str(file))[0] == 0
+    assert reading.split_signature(reading.read_file(file))[0] == before
+
+
 def test_comments_and_layout_may_change_under_a_signature(owner, file):
     key = owner.key
     call("command", "sign", str(file), "--home", str(key.home), "--key", key.fingerprint)
@@ -119,8 +138,6 @@ def test_canonical_prints_exact_bytes_for_people_too(owner, file):
         capture_output=True,
         cwd=Path(__file__).resolve().parents[2],
     )
-
-    from pipelines import reading
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == documents.canonical(reading.read_file(file))

@@ -117,10 +117,7 @@ class Command(JsonCommand):
                 name=source.name, signature=signature, by=Asker("operator", "shell")
             )
         else:
-            content = source.path.read_text(encoding="utf-8")
-            json_form = source.path.suffix == ".json"
-            signed = reading.with_signature(content, signature, json_form=json_form)
-            source.path.write_text(signed, encoding="utf-8")
+            source.path.write_text(_signed_text(source, source.path, signature), encoding="utf-8")
         digest = documents.digest(source.document)
         self.emit({"name": source.name, "signed": True, "digest": digest}, f"signed {source.name}")
         return Exit.AS_ASKED
@@ -142,6 +139,18 @@ class Command(JsonCommand):
         said = "holds" if answer["ok"] else f"does not hold: {answer['detail']}"
         self.emit(answer, f"{source.name}: the signature {said}")
         return Exit.AS_ASKED if answer["ok"] else Exit.FAILED
+
+
+def _signed_text(source: _Source, path: Path, signature: str) -> str:
+    """The file with its signature: with its comments, where it still says the same with them."""
+    json_form = path.suffix == ".json"
+    text = reading.with_signature(path.read_text(encoding="utf-8"), signature, json_form=json_form)
+    try:
+        again = reading.split_signature(reading.read_text(text.encode(), json_form=json_form))
+    except CountersignError:
+        again = ({}, "")
+    kept = again == (source.document, signature.strip())
+    return text if kept else writing.signed_yaml(source.document, signature)
 
 
 def _source(named: str, *, signed: bool = False) -> _Source:
