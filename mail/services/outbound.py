@@ -238,6 +238,10 @@ def _send(outbound: Outbound, asker: Asker, judgement: Judgement) -> Outbound:
 
 def _hold(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
     with unit_of_work():
+        mine = Outbound.objects.select_for_update().filter(pk=outbound.pk, status=from_state)
+        if mine.first() is None:  # another process has just had it held
+            outbound.refresh_from_db()
+            return outbound
         held = holds.hold(request=_request(outbound, asker), reason="reply-policy")
         Outbound.objects.filter(pk=outbound.pk).update(hold=held, submitted_at=timezone.now())
         move(outbound, Status.HELD, from_states=(from_state,), reason="reply-policy")

@@ -14,7 +14,16 @@ from guards.types import Asker
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import execution, giving_up, replies, resuming, transitions
+from pipelines.services import (
+    execution,
+    giving_up,
+    recovery,
+    replies,
+    resuming,
+    sending,
+    transitions,
+)
+from pipelines.services.intake import REPLY
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +67,7 @@ def _found(pipeline_id: UUID) -> Pipeline:
 def _end(pipeline: Pipeline, by: Asker) -> None:
     reason = f"{by} cancelled it"
     with unit_of_work():
+        sending.lock_holds(pipeline.pk)
         pipeline = (
             Pipeline.objects.select_for_update(of=("self",))
             .select_related("identity")
@@ -94,3 +104,6 @@ def _refuse_beside_a_reply(pipeline: Pipeline) -> None:
     reply = replies.reply_of(pipeline.pk)
     if reply is not None and reply.status != Outbound.Status.DRAFT:
         raise Conflict(f"the reply of {pipeline} is on its way ({reply.status}); it ends with it")
+    begun = Stage.objects.filter(pipeline_id=pipeline.pk, command=REPLY, status__in=Stage.HELD)
+    if begun.exists() and not recovery.is_abandoned(pipeline, timezone.now()):
+        raise Conflict(f"the reply of {pipeline} is being written; it ends with it")

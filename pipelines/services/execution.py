@@ -48,6 +48,8 @@ CLI = "cli"
 ON_SECONDS = 5.0
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
+#: What an answer may take, in seconds: longer than any session with a mail server.
+_ANSWER_SECONDS = 150.0
 
 
 @dataclass(slots=True)
@@ -80,8 +82,16 @@ class _Run:
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether the queue leaves this task long enough for a stage of that timeout."""
-        spent = time.monotonic() - self.began
-        return spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
+        return self._spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its task has only begun: another one would leave a stage no more time."""
+        return self._spent <= ON_SECONDS
+
+    @property
+    def _spent(self) -> float:
+        return time.monotonic() - self.began
 
 
 def run(*, pipeline_id: UUID) -> Pipeline:
@@ -200,20 +210,8 @@ def take_answers() -> int:
 def _started(claim: Claim, began: float) -> _Run:
     pipeline = Pipeline.objects.get(pk=claim.pipeline_id)
     due = stages.pending(pipeline.pk)
-    wanted = bool(due) or pipeline.failing or _wants_answer(pipeline)
+    wanted = bool(due) or pipeline.failing or readying.wants_answer(pipeline.pk)
     return _Run(claim, pipeline, due, dict(pipeline.pipe), answers=wanted, began=began)
-
-
-def _wants_answer(pipeline: Pipeline) -> bool:
-    """All work was done by an earlier run: what its last command says of the answer counts."""
-    done = Stage.objects.filter(pipeline_id=pipeline.pk).exclude(command=REPLY)
-    last = done.order_by("-position").first()
-    if last is None or last.runner == readying.BUILT_IN:
-        return True
-    try:
-        return readying.runnable(last).reply
-    except CountersignError:
-        return True
 
 
 def _work_through(run: _Run) -> None:
@@ -222,7 +220,10 @@ def _work_through(run: _Run) -> None:
             if not _carry_out(run, run.due.pop(0)) or run.is_over:
                 return
         run.record()
-    replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
+    if run.is_fresh or run.has_time_for(_ANSWER_SECONDS):
+        replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
+    else:
+        _hand_back(run, "its reply needs a task of its own")
 
 
 def _carry_out(run: _Run, stage: Stage) -> bool:
@@ -262,7 +263,7 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
 def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
     """The stage gets a task of its own; one that fits into none fails."""
     run.record()
-    if work.spec.timeout + _QUEUE_MARGIN > float(settings.QUEUE_TIMEOUT):
+    if run.is_fresh:
         detail = f"{work.spec.timeout:.0f} seconds are more than QUEUE_TIMEOUT leaves a stage"
         _fail(
             run,
@@ -271,10 +272,15 @@ def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
             old=Stage.Status.PENDING,
         )
         return True
+    _hand_back(run, "the next stage needs a task of its own")
+    return False
+
+
+def _hand_back(run: _Run, reason: str) -> None:
+    """Whoever goes on has the pipe as it is now."""
     if not run.is_kept:
         stages.keep(run.claim, pipe=run.pipe)
-    claims.hand_back(run.claim, reason="the next stage needs a task of its own")
-    return False
+    claims.hand_back(run.claim, reason=reason)
 
 
 def _prepare_files(run: _Run) -> Path:
@@ -322,9 +328,7 @@ def _record_end(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
 
 def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
     pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
-
     run.next_spec = _spec_after(run)
-
     prepared = registry.needs_preparation(work.runner)
 
     def adopt() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db.models import Q
 from django.utils import timezone
 
 from pipelines.models import Pipeline, Stage
@@ -18,15 +19,17 @@ def give_up_stages(
 ) -> None:
     """Move every begun work stage to `status`, and cancel what has not begun; joins the unit.
 
+    A stage that was answered and is due again has begun: its mission is open.
     The fence goes up, so that a worker that was only slow can record nothing more. What a stage was
     waiting for, and its mission, end with it.
     """
-    begun = Stage.objects.filter(pipeline_id=pipeline.pk, status__in=BEGUN)
+    answered = Q(status=Stage.Status.PENDING, started_at__isnull=False)
+    begun = Stage.objects.filter(Q(status__in=BEGUN) | answered, pipeline_id=pipeline.pk)
     for stage in begun.exclude(command=REPLY):
         moved = transitions.move_stage(
             stage,
             status,
-            old=BEGUN,
+            old=BEGUN | {Stage.Status.PENDING},
             changes={
                 "fence": stage.fence + 1,
                 "lease_until": None,

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+from guards.exceptions import CountersignError
 from pipelines import arguments, pipes, registry
 from pipelines.exceptions import CommandNotRunnable, RunnerMissing
 from pipelines.models import Stage
 from pipelines.registry import BuiltIn, Runner
 from pipelines.services import files, stages, verification
+from pipelines.services.intake import REPLY
 from pipelines.types import CommandSpec, Job, RunRule
 from teams import selectors as teams
 
@@ -77,6 +80,18 @@ def ready(
 def runnable(stage: Stage) -> CommandSpec:
     """The signed command as its row is now, which must be the one that was planned."""
     return verification.find_runnable(stage.command, planned_digest=stage.digest)[0]
+
+
+def wants_answer(pipeline_id: UUID) -> bool:
+    """All work was done by an earlier run: what its last command says of the answer counts."""
+    done = Stage.objects.filter(pipeline_id=pipeline_id).exclude(command=REPLY)
+    last = done.order_by("-position").first()
+    if last is None or last.runner == BUILT_IN:
+        return True
+    try:
+        return runnable(last).reply
+    except CountersignError:
+        return True
 
 
 def _installed(name: str) -> BuiltIn:

@@ -16,7 +16,7 @@ from guards.services.units import unit_of_work
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import execution, giving_up, replies, transitions
+from pipelines.services import execution, giving_up, replies, sending, transitions
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ def recover() -> int:
     """
     now = timezone.now()
     running = Pipeline.objects.filter(status=Pipeline.Status.RUNNING).order_by("created_at")
-    count = sum(interrupt(pipeline=found) for found in running if _is_abandoned(found, now))
+    count = sum(interrupt(pipeline=found) for found in running if is_abandoned(found, now))
     for pipeline in Pipeline.objects.filter(notice_due=True).select_related("identity"):
         replies.send_notice(pipeline)
     if count:
@@ -48,6 +48,7 @@ def interrupt(*, pipeline: Pipeline) -> bool:
         return False
     reason = f"its worker ({pipeline.claimed_by}) ended while it ran"
     with unit_of_work():
+        sending.lock_holds(pipeline.pk)
         moved = transitions.move_pipeline(
             pipeline.pk,
             Pipeline.Status.INTERRUPTED,
@@ -71,7 +72,8 @@ def interrupt(*, pipeline: Pipeline) -> bool:
     return moved
 
 
-def _is_abandoned(pipeline: Pipeline, now: datetime) -> bool:
+def is_abandoned(pipeline: Pipeline, now: datetime) -> bool:
+    """Whether a running pipeline's worker is provably dead, or its lease is past."""
     if pipeline.lease_until is None or pipeline.lease_until <= now:
         return True
     return process.is_dead(pipeline.claimed_by)

@@ -96,7 +96,8 @@ def send_notice(pipeline: Pipeline) -> None:
                 log.warning("notice not sent yet", pipeline=str(pipeline.pk), detail=error.detail)
                 return
             log.error("notice refused", pipeline=str(pipeline.pk), detail=error.detail)
-    Pipeline.objects.filter(pk=pipeline.pk).update(notice_due=False)
+    told = Pipeline.objects.filter(pk=pipeline.pk, resumptions=pipeline.resumptions)
+    told.update(notice_due=False)
 
 
 def reply_of(pipeline_id: UUID) -> Outbound | None:

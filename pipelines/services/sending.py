@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
+from approvals.models import Hold
 from approvals.services import holds
 from guards.exceptions import CountersignError
 from guards.types import Asker, Subject
 from mail import selectors as mail
 from mail.models import Outbound
 from mail.services import outbound
-from pipelines.models import Pipeline
+from pipelines.models import Pipeline, Stage
 from pipelines.services import execution, files, replies
 from pipelines.types import Job, RunResult
 
@@ -61,6 +63,19 @@ def follow(*, message: Outbound) -> None:
     """
     if message.origin_type == ORIGIN and message.status in Outbound.SETTLED:
         execution.go_on(stage_id=int(message.origin_id), actor="system")
+
+
+def lock_holds(pipeline_id: UUID) -> None:
+    """Lock what holds a pipeline's mail, before the pipeline itself; joins the caller's unit.
+
+    A person's answer takes that order: the other way round the two would wait for each other.
+    """
+    stages = Stage.objects.filter(pipeline_id=pipeline_id, runner="built-in")
+    origins = [str(pk) for pk in stages.values_list("pk", flat=True)]
+    held = Outbound.objects.filter(
+        origin_type=ORIGIN, origin_id__in=origins, status=_Status.HELD
+    ).values_list("hold_id", flat=True)
+    list(Hold.objects.select_for_update().filter(pk__in=list(held)).order_by("pk"))
 
 
 def take_back(*, stage_id: int, reason: str) -> None:

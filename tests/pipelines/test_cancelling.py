@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from guards import process
 from guards.exceptions import AlreadyDecided, Conflict
@@ -15,8 +16,17 @@ from guards.services.units import unit_of_work
 from guards.types import Subject
 from mail.models import Outbound
 from mail.services import outbound
-from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, control, execution, intake, replies, rules, transitions
+from pipelines.models import Mission, Pipeline, Stage
+from pipelines.services import (
+    claims,
+    control,
+    execution,
+    intake,
+    recovery,
+    replies,
+    rules,
+    transitions,
+)
 from pipelines.signals import stage_given_up, stage_starting
 from pipelines.types import RunResult
 from teams.models import Event
@@ -178,6 +188,33 @@ def test_cancelling_what_waits_for_a_person_takes_the_question_back(desk, server
     assert len(server.sent) == 1
 
 
+@pytest.mark.fault("W16")
+@pytest.mark.parametrize("ending", ["cancelled", "interrupted"])
+def test_the_mission_of_a_stage_that_was_answered_ends_before_it_goes_on(desk, server, ending):
+    """Open for ever, it would keep its write set from every other pipeline."""
+    pipeline, (stage, _) = asking_pipeline(desk, write_set=["house:docs"])
+    with installed(Asking([RunResult(ok=False, waiting=True)])):
+        execution.run(pipeline_id=pipeline.pk)
+    Mission.objects.create(
+        pipeline=pipeline, stage=stage, contract={}, write_set=["house:docs"], max_usd=1,
+        worker="claude", evaluator="system", command="ask",
+    )  # fmt: skip
+    assert execution.go_on(stage_id=stage.pk, actor="operator:ada")
+    following, _ = asking_pipeline(desk, write_set=["house:docs/a"])
+    assert claims.claim_pipeline(following.pk) is None  # the control: the set is kept
+
+    if ending == "cancelled":
+        control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
+    else:
+        claims.claim_pipeline(pipeline.pk)
+        Pipeline.objects.filter(pk=pipeline.pk).update(lease_until=timezone.now())
+        recovery.recover()
+
+    stage.refresh_from_db()
+    assert (stage.status, Mission.objects.get().status) == (ending, "abandoned")
+    assert claims.claim_pipeline(following.pk) is not None
+
+
 @pytest.mark.parametrize("status", ["sending", "queued"])
 def test_a_pipeline_whose_reply_is_on_its_way_cannot_be_cancelled(desk, server, status):
     pipeline, (_, reply) = asking_pipeline(desk)
@@ -197,7 +234,12 @@ def test_a_pipeline_whose_reply_is_on_its_way_cannot_be_cancelled(desk, server, 
     with pytest.raises(Conflict, match="on its way"):
         control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
 
-    Outbound.objects.filter(pk=draft.pk).update(status="draft")  # the control: only its reply does
+    Outbound.objects.filter(pk=draft.pk).update(status="draft")
+    with pytest.raises(Conflict, match="being written"):
+        control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
+
+    past = timezone.now()  # the control: nobody writes it any more
+    Pipeline.objects.filter(pk=pipeline.pk).update(lease_until=past)
     assert control.cancel(pipeline_id=pipeline.pk, by=OPERATOR).status == "cancelled"
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(pipeline.pk)]
     reply.refresh_from_db()

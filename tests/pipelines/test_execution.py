@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from guards import process
 from guards.signals import unit_closing
 from mail.models import Outbound
 from pipelines.models import Command, Pipeline, Stage
-from pipelines.services import execution, intake, rules
+from pipelines.services import execution, intake, replies, rules
 from pipelines.signals import stage_starting
 from teams.models import Event
 from tests.pipelines.factories import OPERATOR, Desk, body, script
@@ -262,28 +263,59 @@ def test_a_second_run_of_an_ended_pipeline_does_nothing(desk, owner, server):
     assert Stage.objects.filter(attempt__gt=1).count() == 0
 
 
+@pytest.fixture
+def hurry(monkeypatch):
+    """From a stage's start on a task is as old as a test says, in seconds."""
+    ages = {}
+    clock = time.monotonic
+
+    def age(stage_id, **facts):
+        seconds = ages.get(Stage.objects.get(pk=stage_id).command, 0)
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + seconds)
+
+    stage_starting.connect(age)
+    yield ages
+    stage_starting.disconnect(age)
+    monkeypatch.setattr(time, "monotonic", clock)
+
+
 def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_own(
-    desk, owner, server, settings
+    desk, owner, server, settings, hurry
 ):
     owner.install("greet", fixed_args=["first"])
     owner.install("shout", binary="tr", fixed_args=["a-z", "A-Z"])
+    hurry["greet"] = settings.QUEUE_TIMEOUT - 59  # the command's half minute, a margin of as much
 
-    def shorten(**facts):
-        settings.QUEUE_TIMEOUT = 60  # the command's half minute, and a margin of as much
-
-    stage_starting.connect(shorten)
-    try:
-        pipeline = run(desk, {"command": "greet"}, {"command": "shout"})
-    finally:
-        stage_starting.disconnect(shorten)
+    pipeline = run(desk, {"command": "greet"}, {"command": "shout"})
 
     assert pipeline.status == "queued"
     assert stages(pipeline) == [
         ("greet", "succeeded"), ("shout", "pending"), ("reply", "pending")
     ]  # fmt: skip
-    settings.QUEUE_TIMEOUT = 2400
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
     assert "FIRST" in body(server.sent[0].payload)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ran"), [("said\n", "echo said"), (None, "exit 1")], ids=["result", "fixed text"]
+)
+def test_a_reply_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_own(
+    desk, owner, server, scripts, settings, hurry, answer, ran
+):
+    """A mail server may take minutes: a worker that is killed meanwhile leaves an unknown mail."""
+    owner.install("say", binary=script(scripts, "say", ran))
+    hurry["say"] = settings.QUEUE_TIMEOUT - 170
+
+    pipeline = run(desk, {"command": "say"})
+
+    assert (pipeline.status, len(server.sent)) == ("queued", 0)
+    execution.run_on(pipeline_id=pipeline.pk)
+    text = answer or replies.fixed_text(pipeline.pk)
+    assert [body(mail.payload) for mail in server.sent] == [text]
+    assert Stage.objects.filter(command="say").get().attempt == 1
+
+    hurry["say"] = settings.QUEUE_TIMEOUT - 190  # the control: time enough
+    assert run(desk, {"command": "say"}).status in ("completed", "failed")
 
 
 @pytest.mark.invariant(24)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from email import message_from_bytes
 from email.policy import default
+from pathlib import Path
 
 import pytest
 
 from approvals.models import Approval, Effect, Hold
 from approvals.services import approvals, effects, holds
+from approvals.signals import held
 from guards.models import Identity, Permission
+from guards.services.units import unit_of_work
 from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.models import Outbound
 from pipelines import registry
 from pipelines.models import Pipeline, Stage
-from pipelines.services import control, execution, intake, recovery, rules, sending
+from pipelines.services import control, execution, intake, recovery, replies, rules, sending
 from pipelines.types import Job
+from tests.databases import exit_of, forked, shared
 from tests.guards.factories import ContactFactory, PermissionFactory
 from tests.pipelines.factories import OPERATOR, Desk, PipelineFactory, StageFactory, script
 
@@ -286,3 +291,69 @@ def test_an_effect_is_all_that_ever_left(desk, owner, server, bob):
 
     about = Effect.objects.filter(subject_id=str(message_of(pipeline).pk))
     assert about.get().phase == "accepted"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_answer_and_a_cancellation_never_wait_for_each_other(
+    desk, owner, server, bob, settings, tmp_path
+):
+    """Both lock the hold first: a deadlock would undo what the person has just decided."""
+    locked, cancelling = tmp_path / "locked", tmp_path / "cancelling"
+    with shared(tmp_path):
+        hold_mail(desk)
+        pipeline = run(desk, owner)
+        let_go(desk)
+        message = message_of(pipeline)
+
+        def answer() -> None:
+            with unit_of_work():
+                Hold.objects.select_for_update().get(pk=message.hold_id)
+                locked.touch()
+                until(cancelling)
+                time.sleep(0.5)  # the other has come as far as it can
+                execution.go_on(stage_id=stage_of(pipeline).pk, actor="operator:ada")
+
+        def cancel() -> None:
+            until(locked)
+            cancelling.touch()
+            control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
+
+        pids = [forked(answer), forked(cancel)]
+        assert [exit_of(pid) for pid in pids] == [0, 0]
+        assert Pipeline.objects.get().status == "cancelled"
+        assert message_of(pipeline).status == "cancelled"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_processes_that_have_one_mail_held_neither_breaks(desk, owner, bob, tmp_path):
+    """Two sweeps tell the same requester: the second finds it done, and goes on with the rest."""
+    opened, submitting = tmp_path / "opened", tmp_path / "submitting"
+    with shared(tmp_path):
+        hold_mail(desk)
+        pipeline = begin(desk, owner)
+        Pipeline.objects.filter(pk=pipeline.pk).update(status="interrupted", notice_due=True)
+
+        def first() -> None:
+            def wait(**facts) -> None:
+                opened.touch()
+                until(submitting)
+                time.sleep(0.5)  # the other has come as far as it can
+
+            held.connect(wait)
+            replies.send_notice(pipeline)
+
+        def second() -> None:
+            until(opened)
+            submitting.touch()
+            recovery.recover()
+
+        pids = [forked(first), forked(second)]
+        assert [exit_of(pid) for pid in pids] == [0, 0]
+        assert Hold.objects.get().state == "waiting"
+        assert Outbound.objects.get().status == "held"
+        assert not Pipeline.objects.get().notice_due
+
+
+def until(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
