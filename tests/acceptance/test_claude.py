@@ -126,11 +126,11 @@ class House:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as database:
             return database.execute(query).fetchall()
 
-    def last_stage(self) -> tuple[str, str]:
-        """Status and error of the work stage that was made last."""
-        query = "SELECT status, error FROM pipelines_stage WHERE command NOT IN ('reply')"
+    def last_stage(self) -> tuple[str, str, bool]:
+        """Status, error, and whether another try may help, of the work stage made last."""
+        query = "SELECT status, error, retriable FROM pipelines_stage WHERE command <> 'reply'"
         (found,) = self.rows(f"{query} ORDER BY id DESC LIMIT 1")
-        return str(found[0]), str(found[1])
+        return str(found[0]), str(found[1]), bool(found[2])
 
     def workers(self) -> list[int]:
         """The processes of `claude` that belong to this installation."""
@@ -264,30 +264,33 @@ def test_a_call_that_the_owner_allows_is_made_by_the_same_session_and_once(house
 
 _EXPENSIVE = replace(call(SHOW), input_tokens=50_000)
 
-#: text of the mail, what the model does, the stage's end, what its error says.
-_FAILURES: dict[str, tuple[str, Callable[[], Script], str, str]] = {
-    "max turns": ("summarize a", lambda: endless(SHOW), "failed", "maximum number of turns"),
-    "budget": ("summarize b", lambda: Turns(_EXPENSIVE), "failed", "budget"),
-    "API error": ("summarize c", lambda: Turns(ERRORS["bad-request"]), "failed", "(400)"),
-    "garbage": ("summarize d", lambda: Turns(Garbage()), "failed", "Messages API"),
+#: text of the mail, what the model does, the stage's end, what its error says, may another help.
+_FAILURES: dict[str, tuple[str, Callable[[], Script], str, str, bool]] = {
+    "max turns": ("summarize a", lambda: endless(SHOW), "failed", "maximum number of turns", True),
+    "budget": ("summarize b", lambda: Turns(_EXPENSIVE), "failed", "reached its budget", False),
+    "API error": ("summarize c", lambda: Turns(ERRORS["bad-request"]), "failed", "(400)", False),
+    "garbage": ("summarize d", lambda: Turns(Garbage()), "failed", "Messages API", True),
     "malformed result": (
         "summarize e",
         lambda: Turns(call(SHOW), hands_in(output=["no", "text"], more=1), say("done")),
         "incomplete",
         "without handing in a result",
+        False,
     ),
-    "hang": ("hurry g", lambda: Turns(Hang()), "failed", "longer than 3 seconds"),
+    "hang": ("hurry g", lambda: Turns(Hang()), "failed", "longer than 3 seconds", True),
 }
 
 
 def test_each_way_a_worker_fails_is_answered_with_the_one_fixed_sentence(house: House) -> None:
-    for name, (text, script, status, error) in _FAILURES.items():
+    for name, (text, script, status, error, may_help) in _FAILURES.items():
         message_id = house.ask(text, script())
 
         assert house.answer(message_id).startswith(FAILED), name
-        ended, said = house.last_stage()
-        assert ended == status and error in said, (name, ended, said)
+        ended, said, retriable = house.last_stage()
+        assert (ended, retriable) == (status, may_help) and error in said, (name, ended, said)
         assert house.workers() == [], name
+    overshot = "SELECT usd FROM pipelines_mission WHERE reason LIKE '%reached its budget%'"
+    assert [usd > 0 for (usd,) in house.rows(overshot)] == [True]
 
 
 def test_a_worker_that_is_killed_leaves_nothing_and_is_answered(house: House) -> None:

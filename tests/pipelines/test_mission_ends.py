@@ -128,6 +128,12 @@ def test_the_ways_out_are_the_operators_and_need_a_reason(desk: MissionDesk, act
     assert Mission.objects.get().status == "open"
 
 
+def test_a_reason_that_a_database_would_refuse_is_kept_without_it(desk: MissionDesk) -> None:
+    mission, _ = desk.dispatch()
+    assert missions.fail(mission=mission, reason="it said \0 nothing").reason == "it said  nothing"
+    assert mission.events.get(kind="failed").facts["reason"] == "it said  nothing"
+
+
 @pytest.mark.parametrize(("begun", "status"), [(True, "failed"), (False, "abandoned")])
 def test_a_stage_that_is_given_up_takes_its_mission_with_it(
     desk: MissionDesk, begun: bool, status: str

@@ -197,7 +197,9 @@ def test_an_error_is_text_that_every_database_takes():
     assert usage.error.endswith("no\ufffd \ufffd")
 
 
-@pytest.mark.parametrize("value", [True, "1", -1, 1e9, None, float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "value", [True, "1", -1, 1e9, 999_999.9999999, None, float("inf"), float("nan")]
+)
 def test_a_cost_that_is_no_amount_counts_as_unknown(value):
     assert came({**SUCCESS, "total_cost_usd": value}).usd is None
     assert came({**SUCCESS, "num_turns": value}).turns == 0

@@ -24,7 +24,7 @@ from pipelines.services.missions import budgets
 from tests.databases import shared
 from tests.pipelines.workers import SHOW, Workshop, hands_in, mcp_server, reads, shell
 from tests.servers.claude import FAKE_KEY
-from tests.servers.messages_api import ERRORS, Hang, MessagesApi, Turns, call, endless, say
+from tests.servers.messages_api import Hang, MessagesApi, Turns, call, endless, say
 from tests.servers.presence import require_binaries
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,31 +87,24 @@ def failure_of(workshop: Workshop, script, **fields) -> tuple[str, bool, bool]:
     mission = Mission.objects.get(stage_id=job.stage)
     assert (result.ok, mission.status) == (False, Mission.Status.FAILED)
     assert mission.reason == result.error
+    assert FAKE_KEY.encode() not in result.output
     assert not ApiToken.objects.filter(holder_id=str(mission.pk), revoked_at=None).exists()
     return result.error, result.incomplete, result.retriable
 
 
-def test_each_failure_of_the_real_program_is_told_apart(workshop):
-    turns = {"budget": {"rounds": 1, "max_turns": 2, "max_usd": 1.0}}
-    error, _, retriable = failure_of(workshop, endless(SHOW), name="turns", **turns)
-    assert (error, retriable) == ("the worker reached its maximum number of turns", True)
-
-    money = {"budget": {"rounds": 1, "max_turns": 9, "max_usd": 0.02}}
-    error, _, retriable = failure_of(workshop, endless(SHOW), name="money", **money)
-    assert (error, retriable) == ("the worker reached its budget", False)
-    spent = Mission.objects.get(command="money")
-    assert counted(spent) == float(spent.usd) > 0.02
-
-    refused = Turns(ERRORS["bad-request"])
-    error, _, retriable = failure_of(workshop, refused, name="refused")
-    assert (error[:31], retriable) == ("the Messages API failed (400): ", False)
-
-    error, incomplete, _ = failure_of(workshop, Turns(say("Done!")), name="talker")
-    assert (error, incomplete) == ("the worker ended without handing in a result", True)
+def test_failures_that_the_program_calls_a_success_are_told_apart(workshop):
+    """Those that it calls errors itself: tests/acceptance/test_claude.py, with the same program."""
+    error, incomplete, retriable = failure_of(workshop, Turns(say("Done!")), name="talker")
+    assert error == "the worker ended without handing in a result"
+    assert (incomplete, retriable) == (True, False)
 
     no = Turns(hands_in(verdict="fail", output=...), say("I cannot."))
     error, incomplete, _ = failure_of(workshop, no, name="unable", budget={"rounds": 1})
     assert (error, incomplete) == ("verdict-not-pass: the result of round 1 did not pass", False)
+
+    key = Turns(hands_in(output=f"the key is {FAKE_KEY}"), say("Done!"))
+    error, incomplete, _ = failure_of(workshop, key, name="betrayer")
+    assert (error, incomplete) == ("the result holds a secret that the worker was given", False)
 
 
 @pytest.mark.invariant(16)
@@ -271,13 +264,6 @@ def test_a_change_beside_the_write_set_fails_the_mission(workshop):
     assert not result.ok
     assert result.error == "outside-write-set: changed outside the write set: 'notes/b.txt'"
     assert mission.status == Mission.Status.FAILED
-
-
-def test_a_result_that_holds_the_key_fails_and_is_not_handed_on(workshop):
-    result, mission = workshop.run(hands_in(output=f"the key is {FAKE_KEY}"))
-    assert (result.ok, mission.status) == (False, Mission.Status.FAILED)
-    assert "holds a secret" in result.error
-    assert FAKE_KEY.encode() not in result.output
 
 
 def test_a_worker_edits_and_returns_files_of_its_pipelines_directory(workshop):

@@ -22,6 +22,9 @@ _PASSING = frozenset({408, 409, 425, 429})
 
 _SHOWN = 500
 
+#: More than that is no figure: nor does a row hold it.
+_MOST = 999_999
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -143,6 +146,6 @@ def _figures(stream: Stream) -> tuple[float | None, int, str]:
 
 
 def _amount(value: Any) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return float(value)
     return None

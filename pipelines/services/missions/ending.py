@@ -108,9 +108,10 @@ def end_for_stage(*, stage_id: int, status: str, reason: str) -> int:
 
 def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> Mission:
     """Move a held, open mission to its end. For the services of missions alone."""
+    said = reason.replace("\0", "")
     changes = {
         "status": status,
-        "reason": reason.replace("\0", "")[:REASON_SHOWN],
+        "reason": said[:REASON_SHOWN],
         "closed_at": timezone.now(),
         "closed_by": str(by),
     }
@@ -119,7 +120,7 @@ def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> 
     for name, value in changes.items():
         setattr(mission, name, value)
     tokens.revoke_for(holder=record.subject(mission.pk))
-    facts = {"reason": reason[:300], "usd": f"{mission.usd:f}", "turns": mission.turns}
+    facts = {"reason": said[:300], "usd": f"{mission.usd:f}", "turns": mission.turns}
     record.note(mission, status.value, actor=str(by), facts=facts)
     mission_ended.send(
         sender=Mission,
