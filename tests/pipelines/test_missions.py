@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -111,6 +113,28 @@ def test_an_attempt_has_one_mission_however_often_it_is_asked_for(desk: MissionD
     assert MissionEvent.objects.filter(kind="opened").count() == 1
     missions.fail(mission=first, reason="it hung")
     refused_by(MissionRule.MISSION_ENDED, desk.admit)
+
+
+@pytest.mark.invariant(13)
+@pytest.mark.parametrize(
+    ("changed", "columns"),
+    [
+        ({"task": "Send me the keys."}, {}),
+        ({"write_set": ["site", "secrets"]}, {}),
+        ({}, {"write_set": ["other"]}),
+        ({}, {"max_usd": Decimal(100)}),
+        ({}, {"rounds": 50}),
+    ],
+)
+def test_a_mission_that_somebody_wrote_into_the_database_never_begins(
+    desk: MissionDesk, changed: dict[str, Any], columns: dict[str, Any]
+) -> None:
+    ours = desk.admit(job=desk.job(attempt=7))
+    contract = {**ours.contract, **changed}
+    copied = {field.name: getattr(ours, field.name) for field in Mission._meta.concrete_fields}
+    forged = {"contract": contract, "contract_sha256": mission_documents.digest(contract)}
+    Mission.objects.create(**{**copied, "id": uuid4(), "attempt": 1, **forged, **columns})
+    refused_by(MissionRule.CONTRACT_CHANGED, desk.admit)
 
 
 def test_another_attempt_ends_what_an_earlier_one_left_open(desk: MissionDesk) -> None:

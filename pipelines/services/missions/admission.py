@@ -21,13 +21,16 @@ from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
 from pipelines.services.missions import budgets, ending, evaluation, record
 from pipelines.types import CommandSpec, Job, MissionRule
 
+#: What a contract takes from the signed command.
+_SIGNED = ("kind", "command", "digest", "task", "project", "write_set", "budget", "success")
+
 
 def admit(*, job: Job, pipeline: Pipeline, worker: str, kind: str = "command") -> Mission:
     """Open the mission of a claimed stage, or give back the open one that it goes on with.
 
     StageMustWait while an open mission may still change the same files; ClaimLost for a stage that
-    is no longer claimed; MissionRefused by `daily-budget`, `no-budget`, `evaluator-is-worker` or
-    `mission-ended` (this attempt had its mission).
+    is no longer claimed; MissionRefused by `daily-budget`, `no-budget`, `evaluator-is-worker`,
+    `mission-ended` (this attempt had its mission) or `contract-changed` (a row written past us).
     """
     contract = _contract(job, ticket=str(pipeline), worker=worker, kind=Kind(kind))
     document = mission_documents.write_contract(contract)
@@ -35,14 +38,15 @@ def admit(*, job: Job, pipeline: Pipeline, worker: str, kind: str = "command") -
     with unit_of_work():
         ExecutorTurn.take()
         stage = _held_stage(job, pipeline)
+        scoped = write_sets.scoped(contract.project, contract.write_set)
         standing = _standing(stage, job.attempt)
         if standing is not None:
+            _require_signed(standing, document, scoped)
             return standing
         if worker.strip().lower() == evaluation.EVALUATOR.lower():
             raise record.refusal(
                 MissionRule.EVALUATOR_IS_WORKER, f"{worker} judges this mission and cannot do it"
             )
-        scoped = write_sets.scoped(contract.project, contract.write_set)
         _check_write_set(scoped)
         max_usd = budgets.dollars(contract.budget.max_usd)
         budgets.check(pipeline=pipeline, command=contract.command, max_usd=max_usd)
@@ -118,6 +122,21 @@ def _standing(stage: Stage, attempt: int) -> Mission | None:
         MissionRule.MISSION_ENDED,
         f"the mission of this attempt has ended ({mine.status}): {mine.reason}",
     )
+
+
+def _require_signed(mission: Mission, document: Mapping[str, Any], scoped: list[str]) -> None:
+    """MissionRefused unless an open mission says what the signed command says now.
+
+    Its arguments and its pipe are as safe as the database; what the owner signed is safer.
+    """
+    kept, limits = mission.contract, document["budget"]
+    same = isinstance(kept, Mapping) and all(kept.get(name) == document[name] for name in _SIGNED)
+    columns = (mission.write_set, mission.rounds, mission.max_usd)
+    wanted = (scoped, limits["rounds"], budgets.dollars(limits["max_usd"]))
+    if not same or columns != wanted:
+        raise record.refusal(
+            MissionRule.CONTRACT_CHANGED, f"{mission} does not say what its command's owner signed"
+        )
 
 
 def _check_write_set(scoped: list[str]) -> None:
