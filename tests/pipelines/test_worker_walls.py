@@ -182,6 +182,18 @@ def test_nothing_of_the_kernel_can_be_written_even_by_root(place):
     )
 
 
+def test_a_socket_that_lies_in_no_file_system_is_not_reached(place):
+    """What lies in /run, /tmp or /var is not there; an abstract one has no place to be missing."""
+    name = f"of-{os.getpid()}"
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + '{name}')"
+    script = f'{os.path.realpath(sys.executable)} -I -S -c "{connect}" 2>&1 && echo connected'
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("\0" + name)
+        server.listen()
+        assert outside(script) == "connected\n"
+        assert "refused" in inside(script, Walls(place, readable=(place,)))
+
+
 def test_it_has_no_privileges_and_no_way_to_more(place):
     walls = Walls(place, readable=(place,))
     status = inside("cat /proc/self/status; id -u", walls)

@@ -231,7 +231,7 @@ def outsider(workshop) -> Iterator[None]:
 
 
 @pytest.mark.invariant(15)
-@pytest.mark.fault("W14", "sister-35", "runner-03")
+@pytest.mark.fault("W14", "sister-35", "runner-02", "runner-03")
 def test_a_worker_that_tries_everything_gets_what_its_contract_gives_and_nothing_else(
     workshop, outsider
 ):
