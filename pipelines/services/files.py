@@ -18,15 +18,12 @@ import structlog
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
-from guards.services.units import unit_of_work
 from mail import selectors as mail
 from mail.services import enclosures as mail_files
 from mail.types import Attachment, Enclosure
 from pipelines import file_names, filing, pipes
 from pipelines.file_names import refusal
 from pipelines.models import Pipeline
-from pipelines.services import transitions
-from pipelines.services.claims import Claim
 from pipelines.types import CommandSpec, FileRule
 
 log = structlog.get_logger(__name__)
@@ -43,28 +40,41 @@ def directory_of(pipeline_id: UUID) -> Path:
     return filing.directory_of(pipeline_id)
 
 
-def prepare(*, claim: Claim, pipeline: Pipeline) -> dict[str, Any]:
-    """Make the directory and put the message's attachments there; the pipe as it is then.
+def prepare(*, pipeline: Pipeline) -> dict[str, Any]:
+    """Make the directory and put the message's attachments there; what the row has to say of it.
 
-    Once per pipeline: what a try that was cut off has left is removed first, and a directory that
-    got lost later is filled again as far as the mail has it. FilesRefused above the caps, or where
-    a file of an earlier stage is gone; ClaimLost where this worker holds the pipeline no more.
+    That goes on record with the claim of the first stage, before which nobody begins; `pipeline`
+    says it at once, and its pipe names the files. Once per pipeline: what a try that was cut off
+    has left is removed first, and a directory that got lost later is filled again as far as the
+    mail has it. FilesRefused above the caps, or where a file of an earlier stage is gone.
     """
     directory = directory_of(pipeline.pk)
     is_new = filing.make(directory)
     if pipeline.files_at is not None:
         if is_new:
             _restore(pipeline, directory)
-        return dict(pipeline.pipe)
+        elif pipeline.resumptions:
+            _refuse_changed(pipeline.pipe["files"], directory)
+        return {}
     if not is_new:
         filing.empty(directory)
+    pipeline.files_at = timezone.now()
+    filled: dict[str, Any] = {"files_at": pipeline.files_at}
+    entries = _fill(pipeline, directory)
+    if entries != pipeline.pipe.get("files"):
+        pipeline.pipe = filled["pipe"] = {**pipeline.pipe, "files": entries}
+    return filled
+
+
+def _fill(pipeline: Pipeline, directory: Path) -> list[dict[str, Any]]:
+    """The message's attachments, now in the directory, as the pipe names them."""
+    if mail.has_no_attachments(pipeline.message_id):
+        return []
     attachments = mail.attachments(pipeline.message)
     entries = [_entry_of(one) for one in attachments]
     _check_caps(attachments)
     _write(directory, zip(entries, attachments, strict=True))
-    pipe = {**pipeline.pipe, "files": entries}
-    _keep(claim, pipeline, pipe)
-    return pipe
+    return entries
 
 
 def handed(pipe: Mapping[str, Any], directory: Path) -> dict[str, Any]:
@@ -180,17 +190,6 @@ def _write(directory: Path, files: Iterable[tuple[Mapping[str, Any], Attachment]
             filing.write(root, entry["path"], attachment.content)
 
 
-def _keep(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any]) -> None:
-    """One conditional UPDATE under the claim: from here on the directory is as the pipe says."""
-    now = timezone.now()
-    with unit_of_work():
-        held = Pipeline.objects.filter(
-            pk=pipeline.pk, status=Pipeline.Status.RUNNING, files_at=None, **claim.mine
-        ).update(pipe=pipe, files_at=now)
-        transitions.must(bool(held), f"pipeline {pipeline.pk}")
-    pipeline.pipe, pipeline.files_at = dict(pipe), now
-
-
 def _restore(pipeline: Pipeline, directory: Path) -> None:
     """Fill a directory that was lost: the mail still has its attachments, and nothing else has."""
     wanted = pipeline.pipe["files"]
@@ -207,6 +206,16 @@ def _restore(pipeline: Pipeline, directory: Path) -> None:
     except CountersignError:
         filing.remove(directory)  # half of it must not pass for the whole next time
         raise
+
+
+def _refuse_changed(entries: Iterable[Mapping[str, Any]], directory: Path) -> None:
+    """A stage that was cut off may have written over what it was given: nothing goes on from it."""
+    with filing.opened(directory) as root:
+        for entry in entries:
+            if filing.digest(root, entry["path"]).sha256 != entry["sha256"]:
+                raise refusal(
+                    f"{entry['path']!r} was changed by the run before", FileRule.FILE_CHANGED
+                )
 
 
 def _absolute(entry: Mapping[str, Any], directory: Path) -> dict[str, Any]:

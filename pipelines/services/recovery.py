@@ -45,6 +45,7 @@ def interrupt(*, pipeline: Pipeline) -> bool:
     reply = replies.reply_of(pipeline.pk)
     if reply is not None and reply.status != Outbound.Status.DRAFT:
         log.info("the reply's effect decides", pipeline=str(pipeline.pk), reply=reply.status)
+        replies.let_go(pipeline)
         return False
     reason = f"its worker ({pipeline.claimed_by}) ended while it ran"
     with unit_of_work():

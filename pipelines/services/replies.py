@@ -9,7 +9,7 @@ is history and settles nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -28,9 +28,10 @@ from mail.types import Enclosure
 from pipelines.exceptions import ClaimLost
 from pipelines.file_names import FIELD
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, files, transitions
+from pipelines.services import claims, files, stages, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
+from pipelines.services.stages import Success
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +65,7 @@ def text_of(value: Any) -> str:
 def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted: bool) -> None:
     """Run the reply stage under this claim. `wanted` is false where success needs no answer."""
     if not wanted and not pipeline.failing:
-        end_unanswered(claim, pipeline)
+        end_unanswered(claim)
         return
     stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     _record_start(claim, stage)
@@ -146,7 +147,7 @@ def settle(*, message: Outbound) -> None:
     if status is Outbound.Status.HELD:
         _wait(pipeline, stage)
     elif status is Outbound.Status.QUEUED:
-        _let_go(pipeline)
+        let_go(pipeline)
     elif status in (Outbound.Status.ACCEPTED, Outbound.Status.VERIFIED):
         failing = pipeline.failing
         ended = Pipeline.Status.FAILED if failing else Pipeline.Status.COMPLETED
@@ -287,12 +288,24 @@ def _record_start(claim: Claim, stage: Stage) -> None:
         transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
 
 
-def end_unanswered(claim: Claim, pipeline: Pipeline) -> None:
-    """End a pipeline whose success needs no mail, under this claim; joins a caller's unit."""
+def end_unanswered(
+    claim: Claim,
+    *,
+    reply: Stage | None = None,
+    after: Success | None = None,
+    adopt: Callable[[], None] | None = None,
+) -> None:
+    """End a pipeline whose success needs no mail, under this claim, in one transaction.
+
+    `after` is the end of its last work stage, where that is not on record yet, with what a built-in
+    command or a mission makes of it. `reply` is the reply's row, where the caller has it.
+    """
     now = timezone.now()
-    with unit_of_work():
-        Pipeline.objects.select_for_update().only("pk").get(pk=pipeline.pk)
-        stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
+    stage = reply or Stage.objects.get(pipeline_id=claim.pipeline_id, command=REPLY)
+
+    def end_stages() -> None:
+        if after is not None:
+            stages.move_to_success(claim, after, adopt)
         moved = transitions.move_stage(
             stage,
             Stage.Status.SUCCEEDED,
@@ -300,14 +313,18 @@ def end_unanswered(claim: Claim, pipeline: Pipeline) -> None:
             changes={"started_at": now, "finished_at": now},
             facts={"mail": False},
         )
+        transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
+
+    with unit_of_work():
         ended = transitions.move_pipeline(
-            pipeline.pk,
+            claim.pipeline_id,
             Pipeline.Status.COMPLETED,
             old=[Pipeline.Status.RUNNING],
             where=claim.mine,
             changes={"finished_at": now, "lease_until": None, "current": stage.position},
+            before_note=end_stages,
         )
-        transitions.must(moved and ended, f"pipeline {pipeline.pk}")
+        transitions.must(ended, f"pipeline {claim.pipeline_id}")
 
 
 def _record_refusal(pipeline: Pipeline, stage: Stage, error: CountersignError) -> None:
@@ -334,11 +351,11 @@ def _wait(pipeline: Pipeline, stage: Stage) -> None:
     )
 
 
-def _let_go(pipeline: Pipeline) -> None:
-    """The reply waits for the hourly cap: no worker is held for it, and no crash can touch it."""
-    Pipeline.objects.filter(pk=pipeline.pk, status=Pipeline.Status.RUNNING).update(
-        claimed_by="", lease_until=None
-    )
+def let_go(pipeline: Pipeline) -> None:
+    """Only its reply is on its way, for as long as that takes: it holds no worker and no place."""
+    Pipeline.objects.filter(
+        pk=pipeline.pk, status=Pipeline.Status.RUNNING, fence=pipeline.fence
+    ).update(claimed_by="", lease_until=None)
 
 
 def _end(

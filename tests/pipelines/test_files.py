@@ -368,3 +368,18 @@ def test_a_directory_that_was_lost_is_filled_again_from_the_mail(desk, owner, se
     files.prepare(claim=claim, pipeline=pipeline)
 
     assert (files.directory_of(pipeline.pk) / "02-report.pdf").read_bytes() == PDF
+
+
+def test_what_a_stage_that_was_cut_off_has_written_over_is_not_gone_on_from(desk, owner, server):
+    """Of the same size, so that only the bytes tell."""
+    owner.install("see", binary="cat", mode="passthrough", output_schema=...)
+    pipeline = run(desk, "see")
+    claim = execution.claims.Claim(pipeline.pk, "nobody", 0)
+    pipeline.resumptions = 1
+    assert files.prepare(claim=claim, pipeline=pipeline) == pipeline.pipe  # the control
+
+    (files.directory_of(pipeline.pk) / "02-report.pdf").write_bytes(PDF[::-1])
+
+    with pytest.raises(FilesRefused) as refused:
+        files.prepare(claim=claim, pipeline=pipeline)
+    assert refused.value.rule == "file-changed"

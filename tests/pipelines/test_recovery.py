@@ -145,11 +145,15 @@ def test_a_reply_on_its_way_is_left_to_its_effect(desk, server, status):
         executes=True,
     )
     Outbound.objects.filter(pk=draft.pk).update(status=status)
+    following = intake.take_in(message_id=desk.message("greet").pk)
+    assert following is not None
+    assert claims.claim_pipeline(following.pk) is None  # the control: one at a time
 
     assert recovery.recover() == 0
     pipeline.refresh_from_db()
     assert pipeline.status == "running"
     assert server.sent == []
+    assert claims.claim_pipeline(following.pk) is not None  # nothing of it runs: it keeps no place
 
 
 def test_a_transient_failure_keeps_the_notice_due(desk, server, monkeypatch):
