@@ -97,11 +97,13 @@ class Contract:
         """Whether a path below the workplace may change: by the write set, or as a file returned.
 
         An entry covers itself and what lies below it; what lies above it stays forbidden, and so
-        does a path that is not in its one spelling.
+        does a path that is not in its one spelling. A `.git` is covered only by an entry that names
+        it: its hooks and its configuration run whatever they name, whenever anybody uses git there.
         """
         if not is_plain(path):
             return False
-        if any(write_sets.covers(entry, path) for entry in self.write_set):
+        covering = [entry for entry in self.write_set if write_sets.covers(entry, path)]
+        if any(".git" not in path[len(entry) :].split("/") for entry in covering):
             return True
         return self.success.files and self.directory == self.workplace and path in set(files)
 

@@ -62,6 +62,11 @@ class Snapshot:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     outward: Mapping[str, str] = field(default_factory=dict)
 
+    def repositories(self) -> list[str]:
+        """The paths of all `.git`, directories and files: what is in them, programs run."""
+        found = (path for path, entry in self.entries.items() if not entry.is_link)
+        return sorted(path for path in found if path.rpartition("/")[2] == ".git")
+
     def special(self) -> list[str]:
         """The paths that are neither files, directories nor links: sockets, pipes, devices."""
         plain = {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}

@@ -329,6 +329,23 @@ def test_containment_is_by_whole_segments_and_one_sided(entry: str, path: str) -
     assert write_sets.overlap([entry], [path]) == write_sets.overlap([path], [entry]) == both
 
 
+@pytest.mark.fault("W14")
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("src/.git/hooks/pre-commit", False),
+        ("src/lib/.git", False),
+        ("named/.git/config", True),
+        ("named/.git/modules/a/.git", False),
+        ("named/other", False),
+        ("src/.github/x", True),
+        ("src/a.git/x", True),
+    ],
+)
+def test_a_repository_is_in_a_write_set_only_where_that_names_it(path: str, inside: bool) -> None:
+    assert contract(write_set=("src", "named/.git")).permits(path) == inside
+
+
 def test_files_that_a_command_returns_may_change_in_the_pipelines_own_directory() -> None:
     returns = Success(_SCHEMA, "process", files=True)
     here = contract(success=returns, write_set=(), workplace="/srv/pipelines/1")

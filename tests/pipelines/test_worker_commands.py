@@ -28,6 +28,7 @@ from pipelines.runners.claude import (
 from pipelines.runners.claude.command_line import Words
 from pipelines.runners.claude.lodging import Lodging, LodgingFailed
 from pipelines.runners.claude.runner import ClaudeRunner
+from pipelines.snapshots import Snapshot, snapshot
 from pipelines.types import CommandSpec, Job
 from teams.models import Project
 from tests.pipelines.factories import MissionDesk, claude
@@ -280,9 +281,12 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def visible(command: CommandSpec, work: Path, own: Path) -> sandbox.Walls:
+def visible(
+    command: CommandSpec, work: Path, own: Path, before: Snapshot | None = None
+) -> sandbox.Walls:
     made = job(command, directory=own, workplace=work)
-    return workplace.walls(made, Lodging(own.parent / "m"), (), Path("/usr/bin/claude"))
+    program = Path("/usr/bin/claude")
+    return workplace.walls(made, Lodging(own.parent / "m"), (), program, before or Snapshot({}))
 
 
 @pytest.mark.django_db
@@ -305,6 +309,25 @@ def test_a_project_is_read_only_but_for_its_write_set(project, tmp_path):
     assert set(closed.writable) == {home}
     returning = spec(project="web", write_set=[], files=True, output_schema={"type": "object"})
     assert set(visible(returning, project, own).writable) == {home, own}
+
+
+@pytest.mark.django_db
+@pytest.mark.fault("W14")
+def test_a_repository_inside_a_write_set_is_closed_unless_it_is_named(project, tmp_path):
+    """Whoever uses git there runs the hooks and the programs that its configuration names."""
+    site, own = project / "site", tmp_path / "p"
+    own.mkdir()
+    for repository in (project, site, site / "pages"):
+        (repository / ".git" / "hooks").mkdir(parents=True)
+    before = snapshot(project)
+    walls = visible(spec(project="web", write_set=["site"]), project, own, before)
+    assert {site / ".git", site / "pages" / ".git"} <= set(walls.readable)
+    assert set(walls.writable) == {tmp_path / "m" / "home", site}
+    named = visible(spec(project="web", write_set=["site", "site/.git"]), project, own, before)
+    assert site / ".git" in named.writable and site / "pages" / ".git" in named.readable
+    Project.objects.create(slug="pages", name="Pages", root=str(site / "pages"))
+    hiding = visible(spec(project="web", write_set=["site"]), project, own, before)
+    assert site / "pages" / ".git" not in hiding.readable and site / "pages" in hiding.hidden
 
 
 @pytest.mark.django_db

@@ -175,6 +175,7 @@ def _attempts(workshop: Workshop, other: Path) -> str:
         "network": "exec 3<>/dev/tcp/192.0.2.1/443",
         "loopback": f"exec 3<>/dev/tcp/127.0.0.1/{workshop.outsider}",
         "write-project": f"touch {workshop.project}/src/new",
+        "write-hook": f"touch {workshop.project}/site/.git/hooks/post-commit",
         "write-link": f"cd {workshop.project}/site && ln -s {other} link && touch link/new",
         "write-system": "touch /usr/bin/new",
         "pipe": f"exec 3<>{workshop.project}/control",
@@ -195,6 +196,7 @@ def came_through(workshop: Workshop, **fields) -> set[str]:
         (workshop.home / name).write_text("not for workers")
     for name in ("site", "src"):
         (workshop.project / name).mkdir()
+    (workshop.project / "site" / ".git" / "hooks").mkdir(parents=True)
     os.mkfifo(workshop.project / "control")
     _plant_permissions(workshop.project)
     result, _ = workshop.run(
@@ -247,7 +249,7 @@ def test_the_same_worker_without_walls_gets_at_everything(workshop, outsider):
     workshop.settings.CLAUDE_SANDBOX = "off"
     got = came_through(workshop)
     assert {"key-file", "secret", "other-project", "database", "parent", "loopback"} <= got
-    assert {"write-project", "pipe", "rights"} <= got
+    assert {"write-project", "write-hook", "pipe", "rights"} <= got
 
 
 @pytest.mark.fault("W14")

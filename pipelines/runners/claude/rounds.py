@@ -27,6 +27,7 @@ from pipelines.runners.claude.outcome import Outcome
 from pipelines.runners.claude.running import Ended, Entrance
 from pipelines.runners.claude.surroundings import Surroundings
 from pipelines.services import missions, tool_calls
+from pipelines.snapshots import Snapshot
 from pipelines.types import Job, MissionRule, RunResult
 
 _GOES_ON = "Go on where you stopped. Read your contract again: it has the answers to your calls."
@@ -61,7 +62,7 @@ class Work:
         """One run, and what it comes to in one transaction; None when another round follows."""
         directory = workplace.directory_of(self.job)
         before = snapshots.snapshot(directory)
-        ended = self._run(before.special())
+        ended = self._run(before)
         self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
         self.place.keep_changed(self.changed)
         came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
@@ -83,7 +84,7 @@ class Work:
             return self._failed(ended, came, said, incomplete=True)
         return self._judged(ended, came, handed_in)
 
-    def _run(self, special: list[str]) -> Ended:
+    def _run(self, before: Snapshot) -> Ended:
         """Dispatch, start, wait. Where nothing could be started, nothing was spent."""
         resumes = bool(self.mission.session_id)
         session = self.mission.session_id or str(uuid.uuid4())
@@ -95,7 +96,7 @@ class Work:
             usd=float(self.mission.max_usd - self.mission.usd),
             seconds=max(1.0, self.ends_at - time.monotonic()),
             resumes=resumes,
-            special=tuple(special),
+            before=before,
         )
         try:
             return running.run(self.job, self.place, entrance)

@@ -25,6 +25,7 @@ from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.stream import Stream
 from pipelines.runners.claude.surroundings import Surroundings
+from pipelines.snapshots import Snapshot
 from pipelines.types import Job
 
 #: More than any session prints: tool results and all, in bytes.
@@ -38,7 +39,7 @@ _LIMITS = process.Limits(open_files=4096)
 class Entrance:
     """How one run begins: `token` is its one-mission token, `usd` what it may still cost.
 
-    `seconds` is what it has. `special` are the sockets, pipes and devices in its workplace.
+    `seconds` is what it has. `before` is what its workplace holds.
     """
 
     token: str
@@ -46,8 +47,8 @@ class Entrance:
     prompt: str
     usd: float
     seconds: float
+    before: Snapshot
     resumes: bool = False
-    special: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
     words = command_line.build(job.spec, _words(program, lodging, entrance))
     if preflight.is_confined(job.spec):
-        walls = workplace.walls(job, lodging, doors, program, entrance.special)
+        walls = workplace.walls(job, lodging, doors, program, entrance.before)
         with sandbox.start(walls, words) as begun:
             how = _How(begun.argv, None, begun.descriptors, begun.on_start)
             ended = _start(how, around, stream, entrance.seconds)

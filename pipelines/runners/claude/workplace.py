@@ -18,6 +18,7 @@ from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.sandbox import Walls
+from pipelines.snapshots import Snapshot
 from pipelines.types import CommandSpec, Job
 from teams import selectors as teams
 
@@ -57,11 +58,12 @@ def walls(
     lodging: Lodging,
     doors: tuple[Destination, ...],
     program: Path,
-    special: Iterable[str] = (),
+    before: Snapshot,
 ) -> Walls:
     """The walls for one run of a stage's worker; SandboxMissing for what may not be shown.
 
-    `special` are the sockets, pipes and devices in its workplace, which it must not open.
+    `before` is what its workplace holds: sockets, pipes and devices there are closed to it, and a
+    `.git` inside of what it may write is so only where the write set names it.
     """
     work = directory_of(job)
     own = (job.directory or work).resolve()
@@ -70,20 +72,26 @@ def walls(
         _refuse_exposing(work)
     opened, closed = _opened(job.spec, work, own)
     hidden = tuple(_other_projects(job.spec, work)) if work != own else ()
-    blocked = (work / path for path in special)
+    git = _inside(opened, work, set(before.repositories()) - set(job.spec.write_set))
+    closed |= git - _inside(hidden, work, before.repositories())
+    special = before.special()
     seen = {work, own, lodging.servers_file, lodging.prompt_file, *closed} - opened
     return Walls(
         directory=work,
         writable=(lodging.home, *sorted(opened)),
         readable=tuple(sorted(seen)),
         hidden=hidden,
-        blocked=tuple(
-            place for place in blocked if not any(place.is_relative_to(one) for one in hidden)
-        ),
+        blocked=tuple({work / path for path in special} - _inside(hidden, work, special)),
         etc=lodging.etc,
         doors=doors,
         programs=(program,),
     )
+
+
+def _inside(directories: Iterable[Path], work: Path, paths: Iterable[str]) -> set[Path]:
+    """Those of the paths that are, or lie below, one of the directories."""
+    places = [work / path for path in paths]
+    return {place for place in places for one in directories if place.is_relative_to(one)}
 
 
 def _opened(spec: CommandSpec, work: Path, own: Path) -> tuple[set[Path], set[Path]]:
