@@ -327,6 +327,7 @@ def test_orders_planted_in_fifty_mails_change_nothing(
 ) -> None:
     worker.model = obey
     settings.MISSION_DAILY_USD_PER_IDENTITY = settings.MISSION_DAILY_USD_PER_COMMAND = 1000.0
+    settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 1000
 
     assert all(same_effects(desk, server, f"name{number}") for number in range(50))
 
