@@ -31,8 +31,10 @@ def main(arguments: list[str]) -> int:
     missing = {name: package for name, package in _SERVICES.items() if not find_binary(name)}
     for name, package in missing.items():
         print(f"missing: {name} (Debian: {package}); its tests are skipped, or fail in CI")
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = dict(os.environ)
     environment.pop("DATABASE_URL", None)
+    # Hundreds of children start, and each would compile the program again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with ExitStack() as stack:
         postgres: PostgresServer | None = None
         if "postgres" not in missing:
