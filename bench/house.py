@@ -64,11 +64,13 @@ def install(owner: Any, name: str, **fields: Any) -> None:
 
 def due_pipeline(names: list[str], **fields: Any) -> Any:
     """A planned pipeline of these commands, and its reply."""
-    from mail.models import Account
+    from mail.models import Account, Part
     from pipelines.models import Command
     from tests.pipelines.factories import MessageFactory, PipelineFactory, StageFactory
 
     message = MessageFactory(account=Account.objects.first(), execution="taken")
+    # What the first pass puts on record of a message of plain text.
+    Part.objects.create(message=message, path="1", type="text/plain", size=9, is_text=True)
     pipeline = PipelineFactory(message=message, **fields)
     for position, name in enumerate(names, start=1):
         command = Command.objects.get(name=name)

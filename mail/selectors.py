@@ -19,7 +19,8 @@ from guards.types import Action, Rwx, SignedStructure, Verdict
 from mail import admission, explaining
 from mail.assessment import Assessment
 from mail.gateways import blobs
-from mail.models import Account, Message, Outbound
+from mail.mime import PARSER_VERSION
+from mail.models import Account, Message, Outbound, Part
 from mail.types import Attachment, ParsedMessage
 
 
@@ -54,6 +55,17 @@ def attachments(message: Message) -> list[Attachment]:
         for index, part in enumerate(again.parts, start=1)
         if part.is_attachment and (part.is_signed or not is_signed)
     ]
+
+
+def has_no_attachments(message_id: int) -> bool:
+    """Whether this very parser has put the message's parts on record, and no attachment.
+
+    Good for leaving a parse out, never for content. Without any part on record, or with parts that
+    an earlier parser saw, nobody knows.
+    """
+    known = Part.objects.filter(message_id=message_id, message__parser_version=PARSER_VERSION)
+    parts = list(known.order_by().values_list("is_attachment", flat=True))
+    return bool(parts) and not any(parts)
 
 
 def reassess(

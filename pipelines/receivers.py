@@ -46,9 +46,10 @@ def take_mail_back(sender: Any, stage_id: int, reason: str, **kwargs: Any) -> No
 
 
 @receiver(pipeline_ended, dispatch_uid="pipelines.let_directory_go")
-def let_directory_go(sender: Any, pipeline_id: UUID, **kwargs: Any) -> None:
+def let_directory_go(sender: Any, pipeline_id: UUID, status: str, **kwargs: Any) -> None:
     """A pipeline has ended: once that is committed its directory goes, where it may."""
-    transaction.on_commit(partial(clearing.let_go, pipeline_id=pipeline_id), robust=True)
+    gone = partial(clearing.let_go, pipeline_id=pipeline_id, status=status)
+    transaction.on_commit(gone, robust=True)
 
 
 @receiver(mission_ended, dispatch_uid="pipelines.withdraw_questions")

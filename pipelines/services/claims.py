@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -45,11 +45,12 @@ _TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One worker's hold on one pipeline."""
+    """One worker's hold on one pipeline; `row` is the pipeline as it was when it was claimed."""
 
     pipeline_id: UUID
     holder: str
     fence: int
+    row: Pipeline | None = field(default=None, compare=False, repr=False)
 
     @property
     def mine(self) -> dict[str, Any]:
@@ -68,12 +69,9 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     Its turn has come when fewer than PIPELINE_CONCURRENCY run and none of them shares its write
     set.
     """
-    holder = process.this_process()
     with unit_of_work():
         ExecutorTurn.take()
-        pipeline = (
-            Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).defer("pipe").first()
-        )
+        pipeline = Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).first()
         if pipeline is None:
             return None
         hindrance = _hindrance(pipeline)
@@ -85,19 +83,46 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
                 facts={"reason": hindrance},
             )
             return None
-        claim = Claim(pipeline_id, holder, pipeline.fence + 1)
-        moved = transitions.move_pipeline(
-            pipeline_id,
-            Pipeline.Status.RUNNING,
-            old=Pipeline.DUE,
-            where={"fence": pipeline.fence},
-            changes={
-                **claim.mine,
-                "lease_until": lease_end(),
-                "started_at": pipeline.started_at or timezone.now(),
-            },
-        )
-    return claim if moved else None
+        return _taken(pipeline)
+
+
+def claim_next(*, begun: bool = True) -> Claim | None:
+    """Take the oldest due pipeline whose turn has come: the look and the claim are one step.
+
+    Two workers that look at the same moment so never reach for the same one. Without `begun` only
+    one that no worker has looked at.
+    """
+    with unit_of_work():
+        ExecutorTurn.take()
+        sets = _running_write_sets()
+        if len(sets) >= settings.PIPELINE_CONCURRENCY:
+            return None
+        for pipeline in _rows_in_pages(_due(begun=begun)):
+            if not _meets(pipeline.pk, pipeline.write_set, sets):
+                return _taken(pipeline)
+    return None
+
+
+def _taken(pipeline: Pipeline) -> Claim | None:
+    """Move a due pipeline to this worker, under the executor's turn; its row says so, too."""
+    claim = Claim(pipeline.pk, process.this_process(), pipeline.fence + 1, pipeline)
+    changes = {
+        **claim.mine,
+        "lease_until": lease_end(),
+        "started_at": pipeline.started_at or timezone.now(),
+    }
+    moved = transitions.move_pipeline(
+        pipeline.pk,
+        Pipeline.Status.RUNNING,
+        old=Pipeline.DUE,
+        where={"fence": pipeline.fence},
+        changes=changes,
+    )
+    if not moved:
+        return None
+    for name, value in {**changes, "status": Pipeline.Status.RUNNING}.items():
+        setattr(pipeline, name, value)
+    return claim
 
 
 def hand_back(claim: Claim, *, reason: str) -> bool:
@@ -192,17 +217,32 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
 
     Without `begun` only those that no worker has looked at.
     """
-    sets, kept = _running_write_sets(), _kept_write_sets()
+    sets = _running_write_sets()
     found: list[UUID] = []
-    states = Pipeline.DUE if begun else {Pipeline.Status.PLANNED}
-    due = Pipeline.objects.filter(status__in=states).order_by("created_at")
-    for pipeline_id, write_set in _in_pages(due):
+    if len(sets) >= settings.PIPELINE_CONCURRENCY:
+        return found
+    for pipeline_id, write_set in _in_pages(_due(begun=begun)):
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             break
-        if not _meets(pipeline_id, write_set, sets, kept):
+        if not _meets(pipeline_id, write_set, sets):
             found.append(pipeline_id)
             sets.append(write_set)
     return found
+
+
+def _due(*, begun: bool) -> QuerySet[Pipeline]:
+    states = Pipeline.DUE if begun else {Pipeline.Status.PLANNED}
+    return Pipeline.objects.filter(status__in=states).order_by("created_at")
+
+
+def _rows_in_pages(due: QuerySet[Pipeline]) -> Iterator[Pipeline]:
+    """Those rows: the oldest whole, since it mostly is the one, the others without their pipe."""
+    yield from due[:1]
+    for start in count(1, _PAGE):
+        page = list(due.defer("pipe")[start : start + _PAGE])
+        yield from page
+        if len(page) < _PAGE:
+            return
 
 
 def _in_pages(due: QuerySet[Pipeline]) -> Iterator[tuple[UUID, list[str]]]:
@@ -237,10 +277,12 @@ def _meets(
     pipeline_id: UUID,
     write_set: list[str],
     running: list[list[str]],
-    kept: list[tuple[UUID, list[str]]],
 ) -> bool:
     """Whether somebody else may change what this pipeline may change."""
-    others = [*running, *(paths for holder, paths in kept if holder != pipeline_id)]
+    if not write_set:
+        return False
+    kept = (paths for holder, paths in _kept_write_sets() if holder != pipeline_id)
+    others = [*running, *kept]
     return any(write_sets.overlap(write_set, other) for other in others)
 
 
@@ -249,6 +291,6 @@ def _hindrance(pipeline: Pipeline) -> str:
     sets = _running_write_sets()
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
-    if _meets(pipeline.pk, pipeline.write_set, sets, _kept_write_sets()):
+    if _meets(pipeline.pk, pipeline.write_set, sets):
         return "another pipeline changes the same files"
     return ""

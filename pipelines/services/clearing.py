@@ -37,8 +37,13 @@ class Swept:
     bytes: int = 0
 
 
-def let_go(*, pipeline_id: UUID) -> bool:
-    """Remove a pipeline's directory where its row allows that now; False where it stays."""
+def let_go(*, pipeline_id: UUID, status: str = "") -> bool:
+    """Remove a pipeline's directory where its row allows that now; False where it stays.
+
+    `status` is how it has just ended, where the caller knows: one that completed never goes on.
+    """
+    if status == Pipeline.Status.COMPLETED and not _retention():
+        return _removed(filing.directory_of(pipeline_id)) is not None
     pipeline = Pipeline.objects.filter(pk=pipeline_id).first()
     if pipeline is None or not _is_over(pipeline, timezone.now()):
         return False

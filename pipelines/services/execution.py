@@ -8,8 +8,7 @@ what follows.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,8 @@ CLI = "cli"
 
 #: How long one task takes up further pipelines, in seconds.
 ON_SECONDS = 5.0
+#: How often such a task wakes other workers for what is due beside its own, in seconds.
+_WAKE_SECONDS = 0.5
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
 #: What an answer may take, in seconds: longer than any session with a mail server.
@@ -57,15 +58,18 @@ class _Run:
     """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is.
 
     `is_kept` says that the pipeline's row has this pipe too. `unrecorded` is the end of a stage
-    that goes on record together with the start of the next one, a moment later. `next_spec` is the
-    next stage's command, looked at in that moment.
+    that goes on record together with the start of the next one, a moment later; `filled` is what
+    the row has to say of the directory, on record with the first stage. `next_spec` is the next
+    stage's command, looked at in that moment.
     """
 
     claim: Claim
     pipeline: Pipeline
     due: list[Stage]
+    reply: Stage | None
     pipe: dict[str, Any]
     directory: Path | None = None
+    filled: dict[str, Any] | None = None
     is_kept: bool = True
     unrecorded: stages.Success | None = None
     next_spec: CommandSpec | None = None
@@ -100,8 +104,9 @@ def run(*, pipeline_id: UUID) -> Pipeline:
     A pipeline that is not due, or whose turn has not come, is returned unchanged. Never raises for
     what a stage does. Afterwards the next due pipeline is put onto the queue.
     """
-    with _then_next() as after:
-        after.taken, after.begun = _carry(pipeline_id, time.monotonic())
+    claim = claims.claim_pipeline(pipeline_id)
+    if claim is not None:
+        _carry_on(claim, seconds=0.0)
     return Pipeline.objects.defer("pipe").get(pk=pipeline_id)
 
 
@@ -111,52 +116,42 @@ def run_on(*, pipeline_id: UUID) -> None:
     A queue of short pipelines so costs no task for each. What else the queue holds waits no longer
     than that.
     """
-    began = time.monotonic()
-    following: UUID | None = pipeline_id
-    while following is not None:
-        with _then_next() as after:
-            after.taken, after.begun = _carry(following, began)
-            after.keeps_one = time.monotonic() - began < ON_SECONDS
-        following = after.kept
-
-
-@dataclass(slots=True)
-class _After:
-    """What follows a run: whether anybody is woken, and who goes on in this task."""
-
-    taken: bool = True
-    begun: bool = True
-    keeps_one: bool = False
-    kept: UUID | None = None
-
-
-@contextmanager
-def _then_next() -> Iterator[_After]:
-    """Whatever becomes of a run, the next ones are woken where a pipeline was taken."""
-    after = _After()
-    try:
-        yield after
-    finally:
-        if after.taken:
-            due = claims.whose_turn_has_come(begun=after.begun)
-            if after.keeps_one and due:
-                after.kept = due.pop(0)
-            _enqueue(due)
-
-
-def _carry(pipeline_id: UUID, began: float) -> tuple[bool, bool]:
-    """Whether it was taken, and whether it began: one that must wait was put back."""
     claim = claims.claim_pipeline(pipeline_id)
-    if claim is None:
-        return False, False
+    if claim is not None:
+        _carry_on(claim, seconds=ON_SECONDS)
+
+
+def _carry_on(claim: Claim, *, seconds: float) -> None:
+    """Carry a claimed pipeline out, and others for so long; whatever happens, wake what is due."""
+    began = time.monotonic()
+    woken, begun = began - _WAKE_SECONDS, True
+    following: Claim | None = claim
+    try:
+        while following is not None:
+            begun = True
+            begun = _carry(following, began)
+            following = None
+            if (now := time.monotonic()) - began < seconds:
+                if now - woken >= _WAKE_SECONDS:
+                    woken = now
+                    _enqueue(claims.whose_turn_has_come(begun=begun)[1:])
+                following = claims.claim_next(begun=begun)
+    finally:
+        wake_next(begun=begun)
+
+
+def _carry(claim: Claim, began: float) -> bool:
+    """Whether it began: a pipeline that must wait was put back."""
     progress: list[_Run] = []
     try:
         with claims.renewed(claim):
             progress.append(_started(claim, began))
             _work_through(progress[0])
     except ClaimLost as error:
-        log.error("stopped working on a pipeline", pipeline=str(pipeline_id), detail=error.detail)
-    return True, not (progress and progress[0].put_back)
+        log.error(
+            "stopped working on a pipeline", pipeline=str(claim.pipeline_id), detail=error.detail
+        )
+    return not (progress and progress[0].put_back)
 
 
 def wake_next(*, begun: bool = True) -> None:
@@ -208,10 +203,10 @@ def take_answers() -> int:
 
 
 def _started(claim: Claim, began: float) -> _Run:
-    pipeline = Pipeline.objects.get(pk=claim.pipeline_id)
-    due = stages.pending(pipeline.pk)
+    pipeline = claim.row or Pipeline.objects.get(pk=claim.pipeline_id)
+    due, reply = stages.pending(pipeline.pk)
     wanted = bool(due) or pipeline.failing or readying.wants_answer(pipeline.pk)
-    return _Run(claim, pipeline, due, dict(pipeline.pipe), answers=wanted, began=began)
+    return _Run(claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted, began=began)
 
 
 def _work_through(run: _Run) -> None:
@@ -243,10 +238,12 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
         return _leave_for_later(run, stage, work)
     if not registry.needs_preparation(work.runner):
         success, run.unrecorded = run.unrecorded, None
-        stages.claim_and_start(run.claim, stage, work.vectors, after=success)
+        filled, run.filled = run.filled, None
+        stages.claim_and_start(run.claim, stage, work.vectors, after=success, filled=filled)
         return _run_started(run, stage, work)
     run.record()
-    stages.claim(run.claim, stage)
+    filled, run.filled = run.filled, None
+    stages.claim(run.claim, stage, filled=filled)
     try:
         work.runner.prepare(work.job)
     except StageMustWait as error:
@@ -285,7 +282,8 @@ def _hand_back(run: _Run, reason: str) -> None:
 
 def _prepare_files(run: _Run) -> Path:
     """The pipeline's own directory, with the message's attachments, before its first work stage."""
-    run.pipe = files.prepare(claim=run.claim, pipeline=run.pipeline)
+    run.filled = files.prepare(pipeline=run.pipeline)
+    run.pipe = dict(run.pipeline.pipe)
     return files.directory_of(run.pipeline.pk)
 
 
@@ -341,13 +339,12 @@ def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> N
     is_kept = run.is_kept and pipe is run.pipe
     keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
     success = stages.Success(stage, result, pipe if keeps else None)
-    if run.next_spec is not None and work.built_in is None and not prepared:
+    if is_over:
+        replies.end_unanswered(run.claim, reply=run.reply, after=success, adopt=adopt)
+    elif run.next_spec is not None and work.built_in is None and not prepared:
         run.unrecorded = success
     else:
-        with unit_of_work():
-            stages.succeed(run.claim, success, adopt)
-            if is_over:
-                replies.end_unanswered(run.claim, run.pipeline)
+        stages.succeed(run.claim, success, adopt)
     run.is_over = is_over
     run.is_kept = is_kept or keeps
     run.pipe = pipe
@@ -383,7 +380,7 @@ def _holds_on(run: _Run, work: Work) -> bool:
         return True
     before = run.pipeline.write_set
     run.pipeline.refresh_from_db()
-    run.due = stages.pending(run.pipeline.pk)
+    run.due, run.reply = stages.pending(run.pipeline.pk)
     if run.pipeline.write_set == before:
         return True
     claims.hand_back(run.claim, reason="it was planned, and waits for its turn")

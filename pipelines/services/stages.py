@@ -41,11 +41,14 @@ def attempt_of(stage: Stage) -> int:
     return stage.attempt if stage.started_at else stage.attempt + 1
 
 
-def claim(held: Claim, stage: Stage) -> None:
-    """Take the stage: after it no other worker prepares or runs it."""
+def claim(held: Claim, stage: Stage, *, filled: Mapping[str, Any] | None = None) -> None:
+    """Take the stage: after it no other worker prepares or runs it.
+
+    `filled` is what `files.prepare` has for the pipeline's row, where that is not on record yet.
+    """
     until = claims.lease_end()
     with unit_of_work():
-        keep(held, current=stage.position, lease_until=until)
+        keep(held, current=stage.position, lease_until=until, **(filled or {}))
         moved = transitions.move_stage(
             stage,
             Stage.Status.CLAIMED,
@@ -73,18 +76,25 @@ def start(held: Claim, stage: Stage, vectors: list[list[str]]) -> None:
 
 
 def claim_and_start(
-    held: Claim, stage: Stage, vectors: list[list[str]], *, after: Success | None = None
+    held: Claim,
+    stage: Stage,
+    vectors: list[list[str]],
+    *,
+    after: Success | None = None,
+    filled: Mapping[str, Any] | None = None,
 ) -> None:
     """Both in one transaction, where nothing has to be prepared between them.
 
-    `after` is the end of the stage before, where that is not on record yet.
+    `after` is the end of the stage before, and `filled` what `files.prepare` has for the pipeline's
+    row, where those are not on record yet.
     """
     until = claims.lease_end()
     attempt = attempt_of(stage)
     with unit_of_work():
-        keep(held, current=stage.position, lease_until=until, **_new_pipe(after))
+        changes = {**(filled or {}), **_new_pipe(after)}
+        keep(held, current=stage.position, lease_until=until, **changes)
         if after is not None:
-            _move_to_success(held, after)
+            move_to_success(held, after)
         moved = transitions.move_stage(
             stage,
             Stage.Status.RUNNING,
@@ -142,16 +152,15 @@ def succeed(held: Claim, success: Success, adopt: Callable[[], None] | None = No
     """Its end, the new pipe, and what a built-in command makes of its output."""
     with unit_of_work():
         keep(held, lease_until=claims.lease_end(), **_new_pipe(success))
-        _move_to_success(held, success)
-        if adopt is not None:
-            adopt()
+        move_to_success(held, success, adopt)
 
 
 def _new_pipe(success: Success | None) -> dict[str, Any]:
     return {} if success is None or success.pipe is None else {"pipe": success.pipe}
 
 
-def _move_to_success(held: Claim, success: Success) -> None:
+def move_to_success(held: Claim, success: Success, adopt: Callable[[], None] | None = None) -> None:
+    """The stage's own end; joins a unit that has looked at, and locked, the pipeline's row."""
     result = success.result
     moved = transitions.move_stage(
         success.stage,
@@ -162,6 +171,8 @@ def _move_to_success(held: Claim, success: Success) -> None:
         facts={"exit_code": result.exit_code, "bytes": len(result.output)},
     )
     _must(moved, success.stage)
+    if adopt is not None:
+        adopt()
 
 
 def fail(
@@ -210,10 +221,16 @@ def cancel_pending(pipeline_id: UUID, *, reason: str) -> None:
         )
 
 
-def pending(pipeline_id: UUID) -> list[Stage]:
-    """The work stages that are still due, in their order."""
+def pending(pipeline_id: UUID) -> tuple[list[Stage], Stage | None]:
+    """The work stages that are still due, in their order; and the reply, where it is due too."""
     due = Stage.objects.filter(pipeline_id=pipeline_id, status=Stage.Status.PENDING)
-    return list(due.exclude(command=REPLY).order_by("position"))
+    work, reply = [], None
+    for stage in due.order_by("position"):
+        if stage.command == REPLY:
+            reply = stage
+        else:
+            work.append(stage)
+    return work, reply
 
 
 def keep(held: Claim, **changes: Any) -> None:

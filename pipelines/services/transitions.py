@@ -5,7 +5,7 @@ A move that finds its row no longer where it should be changes nothing and says 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -27,11 +27,18 @@ def move_pipeline(
     changes: Mapping[str, Any] | None = None,
     facts: Mapping[str, object] | None = None,
     actor: str = ACTOR,
+    before_note: Callable[[], None] | None = None,
 ) -> bool:
-    """Move a pipeline from one of `old` (and as `where` says) to `new`; False if not there."""
+    """Move a pipeline from one of `old` (and as `where` says) to `new`; False if not there.
+
+    `before_note` is what goes with the move and comes before it on record, such as the ends of its
+    last stages: the pipeline's row is locked before theirs, as everywhere.
+    """
     moved = Pipeline.objects.filter(pk=pipeline_id, status__in=old, **(where or {})).update(
         status=new, **(changes or {})
     )
+    if moved and before_note is not None:
+        before_note()
     if moved:
         _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
     if moved and new in Pipeline.ENDED:

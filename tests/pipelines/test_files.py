@@ -15,6 +15,7 @@ from hypothesis import settings as rounds
 from hypothesis import strategies as st
 
 from mail import selectors as mail
+from mail.mime import PARSER_VERSION
 from pipelines import file_names, filing, specification
 from pipelines.exceptions import FilesRefused, OutputInvalid
 from pipelines.models import Pipeline
@@ -364,22 +365,41 @@ def test_a_directory_that_was_lost_is_filled_again_from_the_mail(desk, owner, se
     pipeline = run(desk, "see")
     filing.remove(files.directory_of(pipeline.pk))
 
-    claim = execution.claims.Claim(pipeline.pk, "nobody", 0)
-    files.prepare(claim=claim, pipeline=pipeline)
+    assert files.prepare(pipeline=pipeline) == {}  # its row says all there is to say
 
     assert (files.directory_of(pipeline.pk) / "02-report.pdf").read_bytes() == PDF
+
+
+@pytest.mark.parametrize(
+    ("recorded", "version", "left_out"),
+    [
+        ([{"is_text": True}], PARSER_VERSION, True),
+        ([{"is_text": True}, {"is_attachment": True}], PARSER_VERSION, False),
+        ([{"is_text": True}], PARSER_VERSION - 1, False),
+        ([], PARSER_VERSION, False),
+    ],
+)
+def test_only_where_this_very_parser_saw_no_attachment_is_the_mail_not_parsed_again(
+    desk, owner, server, recorded, version, left_out
+):
+    message = desk.message("", raw=signed_mail(desk, "please", ("report.pdf", PDF)))
+    message.parts.all().delete()
+    for part in recorded:
+        message.parts.create(path="1", type="text/plain", size=1, **part)
+    type(message).objects.filter(pk=message.pk).update(parser_version=version)
+
+    assert mail.has_no_attachments(message.pk) is left_out
 
 
 def test_what_a_stage_that_was_cut_off_has_written_over_is_not_gone_on_from(desk, owner, server):
     """Of the same size, so that only the bytes tell."""
     owner.install("see", binary="cat", mode="passthrough", output_schema=...)
     pipeline = run(desk, "see")
-    claim = execution.claims.Claim(pipeline.pk, "nobody", 0)
     pipeline.resumptions = 1
-    assert files.prepare(claim=claim, pipeline=pipeline) == pipeline.pipe  # the control
+    assert files.prepare(pipeline=pipeline) == {}  # the control
 
     (files.directory_of(pipeline.pk) / "02-report.pdf").write_bytes(PDF[::-1])
 
     with pytest.raises(FilesRefused) as refused:
-        files.prepare(claim=claim, pipeline=pipeline)
+        files.prepare(pipeline=pipeline)
     assert refused.value.rule == "file-changed"
