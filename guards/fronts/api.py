@@ -80,7 +80,17 @@ class TokenAuth(AnyToken):
             raise Refused(
                 f"this token does not carry the scope {self.scope}", rule=Refusal.SCOPE_MISSING
             )
+        _require_text(request)
         return found
+
+
+def _require_text(request: HttpRequest) -> None:
+    """InvalidInput for NUL in an address: PostgreSQL cannot even be asked for it."""
+    if "\0" in request.path:
+        raise InvalidInput("an address has no NUL")
+    for name, values in request.GET.lists():
+        if any("\0" in text for text in (name, *values)):
+            raise InvalidInput("an address has no NUL", field=name.replace("\0", ""))
 
 
 def token_of(request: HttpRequest) -> ApiToken:

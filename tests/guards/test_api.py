@@ -167,6 +167,20 @@ def test_a_page_that_makes_no_sense_is_refused_by_its_field(query: str, field: s
 
 
 @pytest.mark.parametrize(
+    ("address", "field"),
+    [
+        ("/api/v1/decisions?subject_type=%00", "subject_type"),
+        ("/api/v1/decisions?subject_id=1%002", "subject_id"),
+        ("/api/v1/events?project=%00", "project"),
+        ("/api/v1/projects/%00/events", None),
+    ],
+)
+def test_an_address_that_no_database_takes_is_refused(address: str, field: str | None) -> None:
+    wrong = answer(caller([*ALL, "events:read"]), address, 422)
+    assert (wrong["code"], wrong["field"]) == ("invalid-input", field)
+
+
+@pytest.mark.parametrize(
     "moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-13-01", "1"]
 )
 def test_a_cursor_with_a_moment_that_no_database_holds_is_refused(moment: str) -> None:
