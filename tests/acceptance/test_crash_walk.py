@@ -1,8 +1,8 @@
 """Kill the watcher and the worker at every step of a message's walk, start them again, and count.
 
 The kill comes from a `sitecustomize` that only these tests put on the path, so that the code under
-test is the code that ships. Each point has a mail of its own; after each, the records and the
-server must agree.
+test is the code that ships. Each point has a mail of its own, and the process that ends what one
+left is killed at the next; after each, the records and the server must agree.
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ SENDING_POINTS = (
     "approvals.services.effects:_contact:after",
     "approvals.services.effects:_record:after",
 )
+#: What differs most: planned, claimed, a result not yet on record, and each step of a contact.
+#: `make soak` walks the whole lists; tests/pipelines/test_crashes.py holds every step with forks.
+SHORT_WALK = (
+    "pipelines.services.intake:take_in:after",
+    "pipelines.services.claims:claim_pipeline:after",
+    "pipelines.services.execution:_record_end:before",
+    "approvals.services.effects:_claim:after",
+    "approvals.services.effects:_mark:after",
+    "approvals.services.effects:_contact:after",
+    "approvals.services.effects:_record:after",
+)
 
 
 @dataclass
@@ -87,35 +98,44 @@ def walk(
     environment = world.owner_environment(keys.owner, short_directory)
     environment["AUTO_REPLIES_PER_IDENTITY_PER_HOUR"] = "100"
     with Installation(short_directory, **environment) as house:
-        world.build(house, owner=keys.owner, sender=keys.alice)
         user = dovecot.new_user()
-        world.add_account(
-            house,
-            name="main",
-            host=dovecot.host,
-            port=dovecot.imap_port,
-            username=user,
-            imap_password=PASSWORD,
-            smtp_host=smtp_server.host,
-            smtp_port=smtp_server.smtp_port,
-        )
+        account = {
+            "name": "main",
+            "host": dovecot.host,
+            "port": dovecot.imap_port,
+            "username": user,
+            "imap_password": PASSWORD,
+            "smtp_host": smtp_server.host,
+            "smtp_port": smtp_server.smtp_port,
+        }
+        world.build(house, owner=keys.owner, sender=keys.alice, accounts=[account])
         watcher = house.watcher()
         world.wait_for_first_passes(house, 1)
         watcher.stop()
         yield Walk(house, dovecot, user, smtp_server, keys.alice)
 
 
-def _deadly(walk: Walk, point: str, number: int) -> tuple[dict[str, str], Path]:
-    mark = walk.house.directory / f"crashed-{number}"
-    folder = Path(__file__).parent / "crash"
-    return {"PYTHONPATH": str(folder), "CRASH_POINT": point, "CRASH_MARK": str(mark)}, mark
+def _deadly(walk: Walk, points: tuple[str, ...]) -> dict[str, str]:
+    """What a process needs in order to die at each of these points once it is armed."""
+    return {
+        "PYTHONPATH": str(Path(__file__).parent / "crash"),
+        "CRASH_POINTS": ",".join(points),
+        "CRASH_ARMED": str(walk.house.directory / "armed"),
+    }
 
 
-def _wait_for_crash(process: Process, mark: Path, point: str) -> None:
-    wait_until(lambda: mark.exists() or not process.is_alive(), f"a crash at {point}", 60)
+def _kill_at(walk: Walk, process: Process, point: str) -> tuple[int, str]:
+    """Arm the point, deliver a mail, see the process die there; the mail's number and its id."""
+    armed, struck = walk.house.directory / "armed", walk.house.directory / "armed.struck"
+    armed.with_suffix(".new").write_text(point)
+    armed.with_suffix(".new").rename(armed)
+    mail = walk.append()
+    wait_until(lambda: struck.exists() or not process.is_alive(), f"a crash at {point}", 60)
     wait_until(lambda: not process.is_alive(), f"the end of the process at {point}")
-    assert mark.exists(), f"{point} was never reached:\n{process.output()}"
+    assert struck.exists(), f"{point} was never reached:\n{process.output()}"
+    struck.unlink()
     process.kill()
+    return mail
 
 
 def _is_over(walk: Walk, message_id: str) -> bool:
@@ -137,34 +157,40 @@ def _is_over(walk: Walk, message_id: str) -> bool:
 @pytest.mark.fault("imap-01")
 def test_a_watcher_killed_anywhere_stores_each_mail_once(walk: Walk):
     worker = walk.house.worker()
+    deadly = _deadly(walk, WATCHER_POINTS)
+    watcher = walk.house.watcher(**deadly)
     for point in WATCHER_POINTS:
-        environment, mark = _deadly(walk, point, walk.number)
-        number, message_id = walk.append()
-        _wait_for_crash(walk.house.watcher(**environment), mark, point)
-        watcher = walk.house.watcher()
+        number, message_id = _kill_at(walk, watcher, point)
+        watcher = walk.house.watcher(**deadly)
         wait_until(lambda m=message_id: _is_over(walk, m), f"the end after {point}", 60)
-        watcher.kill()
         assert _statuses(walk, message_id) == ["completed"], point
         assert _answers(walk, number) == [f"answer {number}"], point
+    watcher.stop()
     worker.stop()
     _check_everything(walk, len(WATCHER_POINTS))
 
 
 @pytest.mark.invariant(16, 19, 24)
 @pytest.mark.fault("send-01", "send-02", "queue-05")
-@pytest.mark.parametrize("points", [PLANNING_POINTS, SENDING_POINTS], ids=["planning", "sending"])
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(SHORT_WALK, id="the short walk"),
+        pytest.param(PLANNING_POINTS, id="planning", marks=pytest.mark.soak),
+        pytest.param(SENDING_POINTS, id="sending", marks=pytest.mark.soak),
+    ],
+)
 def test_a_worker_killed_anywhere_makes_no_effect_twice(walk: Walk, points: tuple[str, ...]):
     walk.house.watcher()
+    deadly = _deadly(walk, points)
+    worker = walk.house.worker(**deadly)
     for point in points:
-        environment, mark = _deadly(walk, point, walk.number)
-        doomed = walk.house.worker(**environment)
-        number, message_id = walk.append()
-        _wait_for_crash(doomed, mark, point)
+        number, message_id = _kill_at(walk, worker, point)
         _let_time_pass(walk)
-        worker = walk.house.worker()
+        worker = walk.house.worker(**deadly)
         wait_until(lambda m=message_id: _is_over(walk, m), f"the end after {point}", 60)
-        worker.stop()
         _check_one(walk, number, message_id, point)
+    worker.stop()
     _check_everything(walk, len(points))
 
 

@@ -87,7 +87,29 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def house(short_directory: Path, database_url: str, keys) -> Iterator[Installation]:
+def accounts(dovecot: DovecotServer, smtp_server: SmtpServer) -> list[dict[str, Any]]:
+    """Four mailboxes: IMAP over STARTTLS or TLS, times SMTP over STARTTLS or TLS."""
+    if dovecot.imaps_port is None or smtp_server.smtps_port is None:
+        missing("the right to listen on ports 993 and 465")
+    return [
+        {
+            "name": f"account-{imap_port}-{smtp_port}",
+            "host": dovecot.host,
+            "port": imap_port,
+            "username": dovecot.new_user(),
+            "imap_password": PASSWORD,
+            "smtp_host": smtp_server.host,
+            "smtp_port": smtp_port,
+        }
+        for imap_port in (dovecot.imap_port, dovecot.imaps_port)
+        for smtp_port in (smtp_server.smtp_port, smtp_server.smtps_port)
+    ]
+
+
+@pytest.fixture
+def house(
+    short_directory: Path, database_url: str, keys, accounts: list[dict[str, Any]]
+) -> Iterator[Installation]:
     environment = world.owner_environment(keys.owner, short_directory)
     with Installation(short_directory, database_url=database_url, **environment) as made:
         world.build(
@@ -96,41 +118,30 @@ def house(short_directory: Path, database_url: str, keys) -> Iterator[Installati
             sender=keys.alice,
             commands=(*world.COMMANDS, *_FILE_COMMANDS),
             rules=(*world.RULES, _FILE_RULE),
+            accounts=accounts,
         )
         yield made
 
 
 def test_a_mail_is_answered_over_every_kind_of_tls(
-    house: Installation, dovecot: DovecotServer, smtp_server: SmtpServer, keys
+    house: Installation,
+    dovecot: DovecotServer,
+    smtp_server: SmtpServer,
+    accounts: list[dict[str, Any]],
+    keys,
 ):
-    if dovecot.imaps_port is None or smtp_server.smtps_port is None:
-        missing("the right to listen on ports 993 and 465")
-    users = {}
-    for imap_port in (dovecot.imap_port, dovecot.imaps_port):
-        for smtp_port in (smtp_server.smtp_port, smtp_server.smtps_port):
-            name = f"account-{len(users)}"
-            users[name] = dovecot.new_user()
-            world.add_account(
-                house,
-                name=name,
-                host=dovecot.host,
-                port=imap_port,
-                username=users[name],
-                imap_password=PASSWORD,
-                smtp_host=smtp_server.host,
-                smtp_port=smtp_port,
-            )
+    users = [account["username"] for account in accounts]
     worker, watcher = house.worker(), house.watcher()
     world.wait_for_first_passes(house, len(users))
 
     sent = {}
-    for number, user in enumerate(users.values(), start=1001):
+    for number, user in enumerate(users, start=1001):
         message_id, raw = world.signed_request(keys.alice, number)
         sent[number] = message_id
         dovecot.append(user, raw)
-    dovecot.append(users["account-0"], _with_attachment(keys.alice))
+    dovecot.append(users[0], _with_attachment(keys.alice))
     wait_until(lambda: len(smtp_server.accepted) > len(users), "the replies", 90)
-    for user in users.values():
+    for user in users:
         wait_until(lambda user=user: dovecot.messages(user, "Sent"), "the copy in Sent", 60)
 
     assert worker.stop() == 0, worker.output()
@@ -139,7 +150,7 @@ def test_a_mail_is_answered_over_every_kind_of_tls(
     _check_reply_with_files(by_subject.pop("Re: A copy"), house)
     _check_replies(by_subject.values(), sent)
     _check_records(house, smtp_server, len(users) + 1)
-    for user in users.values():
+    for user in users:
         filed = dovecot.messages(user, "Sent")
         assert filed
         assert set(filed) <= {accepted.content for accepted in smtp_server.accepted}

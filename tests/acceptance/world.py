@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.keys import Key, public_key, sign_detached
 from tests.servers import Installation
+from tests.servers.presence import wait_until
 
 AGENT = "agent@house.example"
 SENDER = "olga@example.org"
@@ -75,19 +76,19 @@ for name, value in kept_secrets.items():
 answer = [f"{o.name}: {o.outcome} {o.detail}" for o in outcomes]
 """
 
-_ADD_ACCOUNT = """
+_ADD_ACCOUNTS = """
 from guards import secrets
 from guards.models import Identity
 from guards.types import Asker
 from mail.services import accounts
 
-account = accounts.create_account(
-    identity=Identity.objects.get(handle="agent"),
-    secret_ref=secrets.store("imap-" + fields["name"], imap_password),
-    smtp_secret_ref=secrets.store("smtp-" + fields["name"], smtp_password),
-    by=Asker("operator", "test"), **fields,
-)
-answer = account.pk
+for fields in mailboxes:
+    accounts.create_account(
+        identity=Identity.objects.get(handle="agent"),
+        secret_ref=secrets.store("imap-" + fields["name"], fields.pop("imap_password")),
+        smtp_secret_ref=secrets.store("smtp-" + fields["name"], smtp_password),
+        by=Asker("operator", "test"), **fields,
+    )
 """
 
 
@@ -106,8 +107,9 @@ def build(
     commands: Sequence[Mapping[str, Any]] = COMMANDS,
     rules: Sequence[Mapping[str, Any]] = RULES,
     secrets: Mapping[str, str] = {},
+    accounts: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Identity, contact with its pinned key, commands signed by the owner, rules."""
+    """Identity, contact with its pinned key, commands signed by the owner, rules, mailboxes."""
     from guards import documents
 
     directory = installation.directory / "commands"
@@ -117,48 +119,40 @@ def build(
         signed = json.dumps({**document, "signature": signature})
         (directory / f"{document['name']}.yaml").write_text(signed)
     loaded = installation.python(
-        _BUILD,
+        _BUILD + _ADD_ACCOUNTS,
         agent_address=AGENT,
         sender=SENDER,
         sender_key=public_key(sender, armor=True).decode(),
         command_directory=str(directory),
         planning_rules=list(rules),
         kept_secrets=dict(secrets),
+        **_mailboxes(accounts),
     )
     assert all(": loaded" in line for line in loaded), loaded
 
 
-def add_account(installation: Installation, *, name: str, imap_password: str, **fields: Any) -> int:
-    """One mailbox of the agent; the servers' certificates are self-made."""
+def add_account(installation: Installation, **fields: Any) -> None:
+    """One mailbox of the agent more."""
+    installation.python(_ADD_ACCOUNTS, **_mailboxes([fields]))
+
+
+def _mailboxes(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What `_ADD_ACCOUNTS` wants; the servers' certificates are self-made."""
     from tests.servers.smtp import PASSWORD, USER
 
-    made: int = installation.python(
-        _ADD_ACCOUNT,
-        fields={
-            "name": name,
-            "smtp_username": USER,
-            "tls_skip_verify": True,
-            "poll_interval": "1m",
-            "sent_folder": "Sent",
-            **fields,
-        },
-        imap_password=imap_password,
-        smtp_password=PASSWORD,
-    )
-    return made
+    usual = {
+        "smtp_username": USER,
+        "tls_skip_verify": True,
+        "poll_interval": "1m",
+        "sent_folder": "Sent",
+    }
+    return {"mailboxes": [{**usual, **fields} for fields in accounts], "smtp_password": PASSWORD}
 
 
 def wait_for_first_passes(installation: Installation, number: int) -> None:
     """Until that many accounts may start work."""
-    code = (
-        "import time\n"
-        "from mail.models import FolderCursor\n"
-        "until = time.monotonic() + 60\n"
-        "done = FolderCursor.objects.filter(first_pass_done=True)\n"
-        "while (answer := done.count()) < number and time.monotonic() < until:\n"
-        "    time.sleep(0.1)\n"
-    )
-    assert installation.python(code, number=number) >= number, "the first passes did not end"
+    query = "SELECT count(*) FROM mail_foldercursor WHERE first_pass_done"
+    wait_until(lambda: installation.rows(query)[0][0] >= number, "the first passes", 60)
 
 
 def signed_request(sender: Key, number: int) -> tuple[str, bytes]:

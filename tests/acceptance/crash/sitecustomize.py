@@ -1,63 +1,74 @@
-"""Kills a process at one named point, once. Tests put this folder on PYTHONPATH; nothing else does.
+"""Kills a process at named points, each time one is armed. Tests put this folder on PYTHONPATH.
 
-`CRASH_POINT` is `module:function:before` or `…:after` (the function may be a method,
-`Class.method`). The first process to reach it creates `CRASH_MARK` and is gone, with its session.
+`CRASH_POINTS` is a list of `module:function:before` or `…:after`, with commas between them (the
+function may be a method, `Class.method`). The file `CRASH_ARMED` holds the one that is deadly now:
+the first process to reach it renames that file to `….struck` and is gone, with its session.
 """
 
+import collections
 import functools
 import importlib.abc
 import importlib.machinery
 import os
+import pathlib
 import signal
 import sys
 
 
-def _die_once():
+def _die_if_armed(point):
+    armed = pathlib.Path(os.environ["CRASH_ARMED"])
     try:
-        os.close(os.open(os.environ["CRASH_MARK"], os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except FileExistsError:
+        if armed.read_text() != point:
+            return
+        armed.rename(f"{armed}.struck")
+    except FileNotFoundError:
         return
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _wrap(function, moment):
+def _wrap(function, point):
+    moment = point.rsplit(":", 1)[1]
+
     @functools.wraps(function)
     def deadly(*args, **kwargs):
         if moment == "before":
-            _die_once()
+            _die_if_armed(point)
         answer = function(*args, **kwargs)
         if moment == "after":
-            _die_once()
+            _die_if_armed(point)
         return answer
 
     return deadly
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, real, name, moment):
-        self._real, self._name, self._moment = real, name, moment
+    def __init__(self, real, points):
+        self._real, self._points = real, points
 
     def create_module(self, spec):
         return self._real.create_module(spec)
 
     def exec_module(self, module):
         self._real.exec_module(module)
-        *owners, last = self._name.split(".")
-        owner = functools.reduce(getattr, owners, module)
-        setattr(owner, last, _wrap(getattr(owner, last), self._moment))
+        for point in self._points:
+            *owners, last = point.split(":")[1].split(".")
+            owner = functools.reduce(getattr, owners, module)
+            setattr(owner, last, _wrap(getattr(owner, last), point))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, module, name, moment):
-        self._module, self._name, self._moment = module, name, moment
+    def __init__(self, points):
+        self._points = collections.defaultdict(list)
+        for point in points:
+            self._points[point.split(":")[0]].append(point)
 
     def find_spec(self, fullname, path, target=None):
-        if fullname != self._module:
+        if fullname not in self._points:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        spec.loader = _Loader(spec.loader, self._name, self._moment)
+        spec.loader = _Loader(spec.loader, self._points[fullname])
         return spec
 
 
-if os.environ.get("CRASH_POINT"):
-    sys.meta_path.insert(0, _Finder(*os.environ["CRASH_POINT"].split(":")))
+if os.environ.get("CRASH_POINTS"):
+    sys.meta_path.insert(0, _Finder(os.environ["CRASH_POINTS"].split(",")))
