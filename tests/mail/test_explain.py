@@ -307,10 +307,19 @@ def test_the_shell_sees_2_for_usage_and_0_for_any_bytes(tmp_path: Path) -> None:
     done = run(str(noise), PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert json.loads(done.stdout)["from"] is None
-    for wrong in ((), ("--json",), (str(tmp_path / "missing"),), (str(noise), "--pin", "x")):
-        failed = run(*wrong)
-        assert (failed.returncode, failed.stdout) == (2, "")
-        assert failed.stderr
+    failed = run(str(noise), "--pin", "x")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("/no/such/file",)])
+def test_without_a_file_it_was_used_wrongly(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError) as failure:
+        call_command("explain", *arguments)
+    assert failure.value.returncode == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_without_gnupg_a_signature_is_unverified_and_the_exit_is_0(
