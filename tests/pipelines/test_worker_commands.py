@@ -13,7 +13,8 @@ import pytest
 
 from guards.exceptions import BinaryNotAllowed, InvalidInput, SecretUnavailable
 from pipelines import specification
-from pipelines.exceptions import SandboxMissing
+from pipelines.exceptions import MissionRefused, SandboxMissing
+from pipelines.models import Mission
 from pipelines.runners.claude import (
     command_line,
     destinations,
@@ -465,3 +466,17 @@ def test_the_sweep_removes_directories_of_missions_that_have_ended(settings, tmp
     assert {entry.name for entry in tmp_path.iterdir()} == {str(open_one.pk), "notes"}
     settings.MISSIONS_DIR = tmp_path / "not there"
     assert lodging.sweep() == 0
+
+
+@pytest.mark.django_db
+def test_a_mission_goes_on_where_it_began_or_not_at_all(settings, tmp_path):
+    """Its project's root may be another one by the time that its question is answered."""
+    settings.CLAUDE_BINARY = "/bin/true"
+    desk = MissionDesk(directory=tmp_path, workplace=tmp_path)
+    runner = ClaudeRunner()
+    for _ in range(2):
+        runner.prepare(desk.job())
+    with pytest.raises(MissionRefused) as refused:
+        runner.prepare(desk.job(workplace=tmp_path / "elsewhere"))
+    assert refused.value.rule == "contract-changed"
+    assert Mission.objects.get().contract["workplace"] == str(tmp_path)

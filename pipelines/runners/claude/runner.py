@@ -9,11 +9,12 @@ import structlog
 from django.conf import settings
 
 from guards.exceptions import CountersignError
+from pipelines.exceptions import MissionRefused
 from pipelines.models import Mission, Pipeline
 from pipelines.runners.claude import command_line, lodging, preflight, rounds
 from pipelines.runners.claude.command_line import Words
 from pipelines.services import missions, planning
-from pipelines.types import CommandSpec, Job, RunResult
+from pipelines.types import CommandSpec, Job, MissionRule, RunResult
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +53,8 @@ class ClaudeRunner:
         preflight.check_host(job.spec)
         pipeline = Pipeline.objects.select_related("identity").get(pk=job.pipeline)
         kind = "planner" if job.spec.name == planning.PLAN else "command"
-        missions.admit(job=job, pipeline=pipeline, worker=WORKER, kind=kind)
+        mission = missions.admit(job=job, pipeline=pipeline, worker=WORKER, kind=kind)
+        _refuse_elsewhere(mission, job)
 
     def run(self, job: Job) -> RunResult:
         """Work on the mission to its end, or until it waits for a person."""
@@ -66,6 +68,16 @@ class ClaudeRunner:
             return _stopped(work.mission, f"this host cannot go on: {error}", retriable=True)
         finally:
             _leave(work.mission)
+
+
+def _refuse_elsewhere(mission: Mission, job: Job) -> None:
+    """A mission that goes on after days does so where it began: what was allowed was for there."""
+    began, here = mission.contract.get("workplace"), str(job.workplace or job.directory or "")
+    if began != here:
+        raise MissionRefused(
+            f"{mission} began in {began}, and its project is in {here} now",
+            rule=MissionRule.CONTRACT_CHANGED.value,
+        )
 
 
 def _stopped(mission: Mission, detail: str, *, retriable: bool) -> RunResult:
