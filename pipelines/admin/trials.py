@@ -10,11 +10,15 @@ from django.template.response import TemplateResponse
 
 from guards.exceptions import CountersignError
 from guards.fronts.console import ConsoleAdmin, may_view
+from mail import selectors as mail
 from mail.models import Message
 from pipelines import selectors
 from pipelines.models import Rule
 from pipelines.services import dry_run
 from pipelines.types import DryRun, Refusal
+
+
+_COVERED = "Its sender may not be read here: reveal it on its page first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,9 @@ def trial_of(request: HttpRequest) -> Trial | None:
 
 
 def try_on(message: Message) -> Trial:
-    """Plan a message as a pipeline would, and say what comes out."""
+    """Plan a message as a pipeline would, and say what comes out: its arguments are its words."""
+    if message.pk not in mail.shown([message]):
+        return Trial(message, problem=_COVERED)
     try:
         judged = dry_run.of_message(message)
         planned = dry_run.of_message(message, admitted=True) if judged.refused else judged

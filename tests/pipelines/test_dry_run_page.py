@@ -10,7 +10,7 @@ from pipelines.models import Mission, Pipeline
 from pipelines.services import commands, rules
 from tests.pipelines.factories import OPERATOR, cli
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 def shown(admin_client: Client, message) -> str:
@@ -56,3 +56,17 @@ def test_a_refused_plan_and_none_at_all_say_so(desk, owner, admin_client, settin
     assert "No rule fits: the requester would get the fixed text" in shown(admin_client, other)
     settings.PLANNER = "claude"
     assert "a dry run does not ask" in shown(admin_client, other)
+
+
+def test_words_of_mail_that_may_not_be_read_are_no_arguments_here(desk, owner, admin_client):
+    owner.install(args=[{"name": "whom", "type": "string", "position": 1}])
+    calls = [{"command": "greet", "args": {"whom": {"group": "whom"}}}]
+    rules.save_rule(
+        name="greet", kind="regex", match=r"greet (?P<whom>\S+)", calls=calls, by=OPERATOR
+    )
+    message = desk.message("greet Rumpelstiltskin")
+    assert "Rumpelstiltskin" in shown(admin_client, message)
+    desk.permission.read = False
+    desk.permission.save()
+    page = shown(admin_client, message)
+    assert "Rumpelstiltskin" not in page and "reveal it on its page" in page
