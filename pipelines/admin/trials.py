@@ -17,7 +17,6 @@ from pipelines.models import Rule
 from pipelines.services import dry_run
 from pipelines.types import DryRun, Refusal
 
-
 _COVERED = "Its sender may not be read here: reveal it on its page first."
 
 
