@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--touching-database",
         action="store_true",
-        help="collect only tests that use the database of this run",
+        help="collect only tests that use the database of this run, without `one_database`",
     )
 
 
@@ -34,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _touches_database(item: pytest.Item) -> bool:
+    if item.get_closest_marker("one_database") is not None:
+        return False
     fixtures = getattr(item, "fixturenames", ())
     return item.get_closest_marker("django_db") is not None or not _DATABASE_FIXTURES.isdisjoint(
         fixtures

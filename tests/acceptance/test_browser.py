@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +22,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def demo(installation: Installation) -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[str, str]]:
+    """One demo for both: neither needs what the other changes."""
     require_binaries("chromium", "chromedriver", "gpg")
-    yield start_demo(installation)
-    installation.processes[-1].stop()
+    directory = Path(tempfile.mkdtemp(prefix="cs-", dir="/tmp"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        installation = stack.enter_context(Installation(directory))
+        yield start_demo(installation)
+        installation.processes[-1].stop()
 
 
 def read_why_the_signature_is_bad(console: Console) -> None:

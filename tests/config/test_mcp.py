@@ -24,7 +24,7 @@ from guards.types import SYSTEM, Subject
 from tests.agents import OPERATOR, WHOAMI, Agent, agent, send
 from tests.guards.factories import IdentityFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 #: Which tools each scope opens, beside `whoami`, which needs none.
 BY_SCOPE = {

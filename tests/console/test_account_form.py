@@ -15,6 +15,8 @@ from guards.models import Identity
 from mail.models import Account
 from teams.models import Event
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def form(db: None) -> dict[str, object]:

@@ -23,7 +23,7 @@ from tests.pipelines.factories import OPERATOR, cli
 
 __all__ = ["owner"]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 TEXT = """\
 # By hand.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
@@ -14,6 +15,8 @@ from pipelines.services import rules
 from tests.console.sample import Sample
 from tests.console.test_get_is_safe import state_of_the_house
 from tests.pipelines.factories import OPERATOR
+
+pytestmark = pytest.mark.one_database
 
 
 def page(client: Client, message: object) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 
 from guards.models import Contact
+
+pytestmark = pytest.mark.one_database
 
 ADD = "admin:guards_contact_add"
 

@@ -13,6 +13,8 @@ from mail.models import Account, Message
 from pipelines.models import Pipeline
 from tests.console.sample import Sample
 
+pytestmark = pytest.mark.one_database
+
 
 def page(client: Client, name: str, *args: object) -> str:
     answer = client.get(reverse(f"admin:{name}", args=args))

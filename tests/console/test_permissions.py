@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
@@ -10,6 +11,8 @@ from guards.models import Decision
 from mail.models import Message
 from tests.console.sample import Sample
 from tests.console.test_get_is_safe import acts, pages, state_of_the_house
+
+pytestmark = pytest.mark.one_database
 
 
 def test_somebody_unknown_is_sent_to_the_login(client: Client, sample: Sample):

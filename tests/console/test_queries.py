@@ -10,6 +10,8 @@ from django.urls import reverse
 
 from tests.console.sample import Sample, message
 
+pytestmark = pytest.mark.one_database
+
 LISTS = (
     "index",
     "mail_message_changelist",

@@ -9,6 +9,8 @@ from django.urls import reverse
 from pipelines.models import Command, Rule
 from tests.pipelines.factories import cli
 
+pytestmark = pytest.mark.one_database
+
 FORM = {
     "name": "greet",
     "position": 100,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from approvals.models import Effect
 from approvals.sentences import PHASES, REASONS
 from guards.types import Rule, TrustLevel, TrustReason
 from mail import sentences
 from mail.types import LoopReason, SendReason
+
+pytestmark = pytest.mark.one_database
 
 
 def test_each_trust_reason_has_a_sentence():

@@ -12,6 +12,8 @@ from django.core.management.base import CommandError, CommandParser
 from guards.exceptions import Refused
 from guards.fronts.commands import Exit, JsonCommand, prerequisite_missing, wrong_use
 
+pytestmark = pytest.mark.one_database
+
 STEERING = "a\x1b[2J\x9b31m\u202eb\tZoë\r"
 
 

@@ -36,7 +36,7 @@ from tests.guards.factories import (
     PermissionFactory,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 MODELS = [
     Identity,

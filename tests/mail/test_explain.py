@@ -20,6 +20,8 @@ from tests.keys import Keys, public_key, sign_detached
 from tests.mail.builders import part, plain, signed
 from tests.mail.factories import OPERATOR
 
+pytestmark = pytest.mark.one_database
+
 ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC).replace(microsecond=0)
 

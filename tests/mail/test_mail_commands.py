@@ -16,7 +16,7 @@ from mail.models import Account, Message
 from mail.services import due, leases, polling
 from tests.mail.factories import AccountFactory, make_mail
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 USER = "agent@agents.test"
 

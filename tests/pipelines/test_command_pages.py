@@ -11,7 +11,7 @@ from django.urls import reverse
 from pipelines.services import verification
 from tests.keys import Keys
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 def test_a_command_of_a_former_owner_is_not_called_good(

@@ -18,7 +18,7 @@ from pipelines.services import drafts, rules, verification
 from tests.keys import sign_detached
 from tests.pipelines.factories import OPERATOR, PipelineFactory, StageFactory, cli
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 YAML = """\
 # What the agent says first.

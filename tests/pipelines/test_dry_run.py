@@ -21,7 +21,7 @@ from pipelines.services import commands, rules, verification
 from tests.keys import public_key, sign_detached
 from tests.pipelines.factories import OPERATOR, Desk, cli, script
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 def call(*words: object) -> tuple[int, list[dict]]:

@@ -10,7 +10,7 @@ from pipelines.services import execution
 from pipelines.types import RunResult
 from tests.pipelines.built_ins import Asking, asking_pipeline, installed
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 AGAIN = RunResult(ok=False, error="too many turns", retriable=True)
 

@@ -17,7 +17,7 @@ from pipelines.services import intake, rules
 from tests.guards.factories import IdentityFactory
 from tests.pipelines.factories import OPERATOR
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 FILE = """\
 rules:
