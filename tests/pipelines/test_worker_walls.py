@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -321,6 +322,27 @@ def test_nothing_of_it_is_left_when_its_outermost_process_is_killed(place):
         )
     assert ended.timed_out
     assert process.end_marked("OF_TEST", mark) == 0
+
+
+@pytest.mark.invariant(16)
+@pytest.mark.fault("runner-07")
+def test_nothing_of_it_is_left_when_the_process_that_started_it_is_killed(place):
+    """Its output ends when the last one that could write to it is gone."""
+    script = "setsid env -i sleep 300 & echo up; sleep 300"
+    starter = "import subprocess, sys; subprocess.run(sys.argv[1:], close_fds=False)"
+    with sandbox.start(Walls(place, readable=(place,)), ["/bin/sh", "-c", script]) as begun:
+        parent = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", starter, *begun.argv],
+            pass_fds=begun.descriptors,
+            stdout=subprocess.PIPE,
+        )
+        begun.on_start(parent.pid)
+        assert parent.stdout is not None
+        with parent.stdout as output:
+            assert output.readline() == b"up\n"
+            parent.kill()
+            parent.wait()
+            assert output.read() == b""
 
 
 def test_what_it_may_use_is_bounded(place):
