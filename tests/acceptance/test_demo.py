@@ -146,7 +146,7 @@ def test_a_database_that_is_in_use_is_left_alone(installation: Installation):
             " is_superuser, is_staff, is_active, date_joined)"
             " VALUES ('somebody', '', '', '', '', 0, 0, 1, '2026-01-01 00:00:00')"
         )
-    before = place.read_bytes()
     code, out, _ = _demo("--once", "--json", "--database", f"sqlite:///{place}")
     assert (code, out) == (2, "")
-    assert place.read_bytes() == before
+    assert installation.rows("SELECT username FROM auth_user") == [("somebody",)]
+    assert installation.rows("SELECT count(*) FROM guards_identity") == [(0,)]
