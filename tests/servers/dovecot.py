@@ -133,6 +133,7 @@ default_login_user = {login}
 first_valid_uid = 1
 first_valid_gid = 1
 mail_max_userip_connections = 200
+auth_failure_delay = 0
 mail_location = maildir:{directory}/mail/%u
 passdb {{
   driver = static
@@ -172,6 +173,7 @@ default_login_user = {login}
 first_valid_uid = 1
 first_valid_gid = 1
 mail_max_userip_connections = 200
+auth_failure_delay = 0
 mail_driver = maildir
 mail_home = {directory}/mail/%{{user}}
 mail_path = {directory}/mail/%{{user}}
