@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,15 @@ def _modules(*excepted: str) -> Iterator[tuple[str, str]]:
                 yield name, path.read_text(encoding="utf-8")
 
 
+@cache
+def _tree(text: str) -> ast.Module:
+    """Each module is parsed once for all tests."""
+    return ast.parse(text)
+
+
 def _imports(text: str) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -61,7 +68,7 @@ def _imports(text: str) -> set[str]:
 
 
 def _calls(text: str) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
@@ -125,7 +132,7 @@ def test_no_function_is_too_long_to_hold_in_the_eye():
     long = [
         (name, node.name, length)
         for name, text in _modules()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(_tree(text))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and (length := (node.end_lineno or 0) - node.lineno + 1) > 60
     ]
@@ -136,6 +143,6 @@ def test_every_module_says_what_it_is_for():
     silent = [
         name
         for name, text in _modules()
-        if text.strip() and ast.get_docstring(ast.parse(text)) is None
+        if text.strip() and ast.get_docstring(_tree(text)) is None
     ]
     assert silent == []
