@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,41 @@ MAX_OUTPUT_BYTES = 1_000_000
 MAX_DEPTH = 64
 
 
+#: A text that is worth a look before it is encoded, in characters.
+_LONG = 16_384
+#: How far down, and among how few others, such a text is looked for.
+_LOOKED_DOWN, _LOOKED_AMONG = 6, 8
+#: The bytes that stand escaped in a JSON string.
+_ESCAPED = bytes(range(0x20)) + b'"\\'
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def encode(pipe: Mapping[str, Any]) -> bytes:
     """The pipe as a child reads it on standard input."""
-    return json.dumps(pipe, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"".join(_encoded(pipe, 0))
+
+
+def _encoded(value: Any, depth: int) -> Iterator[bytes]:
+    """Its parts. A long text without anything to escape is taken as it stands."""
+    if isinstance(value, str) and len(value) >= _LONG:
+        text = value.encode()
+        if len(text.translate(None, _ESCAPED)) == len(text):
+            yield from (b'"', text, b'"')
+            return
+    elif isinstance(value, dict) and _may_hold_it(value, depth):
+        for number, (name, inner) in enumerate(value.items()):
+            yield b"," if number else b"{"
+            yield _encoder.encode(name).encode() + b":"
+            yield from _encoded(inner, depth + 1)
+        yield b"}"
+        return
+    yield _encoder.encode(value).encode()
+
+
+def _may_hold_it(value: Mapping[Any, Any], depth: int) -> bool:
+    is_small = depth < _LOOKED_DOWN and 0 < len(value) <= _LOOKED_AMONG
+    return is_small and all(isinstance(name, str) for name in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from guards.services.units import unit_of_work
 from pipelines import write_sets
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import transitions
+from pipelines.services import rows, transitions
 
 log = structlog.get_logger(__name__)
 
@@ -71,9 +71,10 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     """
     with unit_of_work():
         ExecutorTurn.take()
-        pipeline = Pipeline.objects.filter(pk=pipeline_id, status__in=Pipeline.DUE).first()
-        if pipeline is None:
+        found = rows.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
+        if not found:
             return None
+        pipeline = found[0]
         hindrance = _hindrance(pipeline)
         if hindrance:
             transitions.move_pipeline(
@@ -97,7 +98,7 @@ def claim_next(*, begun: bool = True) -> Claim | None:
         sets = _running_write_sets()
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             return None
-        for pipeline in _rows_in_pages(_due(begun=begun)):
+        for pipeline in _rows_in_pages(begun=begun):
             if not _meets(pipeline.pk, pipeline.write_set, sets):
                 return _taken(pipeline)
     return None
@@ -230,14 +231,19 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     return found
 
 
+def _states(*, begun: bool) -> frozenset[Pipeline.Status]:
+    return Pipeline.DUE if begun else frozenset({Pipeline.Status.PLANNED})
+
+
 def _due(*, begun: bool) -> QuerySet[Pipeline]:
-    states = Pipeline.DUE if begun else {Pipeline.Status.PLANNED}
-    return Pipeline.objects.filter(status__in=states).order_by("created_at")
+    return Pipeline.objects.filter(status__in=_states(begun=begun)).order_by("created_at")
 
 
-def _rows_in_pages(due: QuerySet[Pipeline]) -> Iterator[Pipeline]:
+def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
     """Those rows: the oldest whole, since it mostly is the one, the others without their pipe."""
-    yield from due[:1]
+    where = {"status": _states(begun=begun)}
+    yield from rows.find(Pipeline, where=where, order_by="created_at", limit=1)
+    due = _due(begun=begun)
     for start in count(1, _PAGE):
         page = list(due.defer("pipe")[start : start + _PAGE])
         yield from page
@@ -247,9 +253,9 @@ def _rows_in_pages(due: QuerySet[Pipeline]) -> Iterator[Pipeline]:
 
 def _in_pages(due: QuerySet[Pipeline]) -> Iterator[tuple[UUID, list[str]]]:
     """The due pipelines a few at a time: most often the first of a long queue are enough."""
-    rows = due.values_list("pk", "write_set")
+    found = due.values_list("pk", "write_set")
     for start in count(0, _PAGE):
-        page = list(rows[start : start + _PAGE])
+        page = list(found[start : start + _PAGE])
         yield from page
         if len(page) < _PAGE:
             return

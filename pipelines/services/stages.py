@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from guards.services.units import unit_of_work
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, missions, transitions
+from pipelines.services import claims, missions, rows, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.types import RunResult
@@ -223,9 +223,9 @@ def cancel_pending(pipeline_id: UUID, *, reason: str) -> None:
 
 def pending(pipeline_id: UUID) -> tuple[list[Stage], Stage | None]:
     """The work stages that are still due, in their order; and the reply, where it is due too."""
-    due = Stage.objects.filter(pipeline_id=pipeline_id, status=Stage.Status.PENDING)
+    where = {"pipeline_id": pipeline_id, "status": Stage.Status.PENDING}
     work, reply = [], None
-    for stage in due.order_by("position"):
+    for stage in rows.find(Stage, where=where, order_by="position"):
         if stage.command == REPLY:
             reply = stage
         else:
@@ -235,10 +235,9 @@ def pending(pipeline_id: UUID) -> tuple[list[Stage], Stage | None]:
 
 def keep(held: Claim, **changes: Any) -> None:
     """Write into the pipeline's row under the claim; ClaimLost when it is gone."""
-    kept = Pipeline.objects.filter(
-        pk=held.pipeline_id, status=Pipeline.Status.RUNNING, **held.mine
-    ).update(**changes)
-    transitions.must(bool(kept), f"pipeline {held.pipeline_id}")
+    where = {"pk": held.pipeline_id, "status": Pipeline.Status.RUNNING, **held.mine}
+    kept = rows.update(Pipeline, where=where, changes=changes)
+    transitions.must(kept, f"pipeline {held.pipeline_id}")
 
 
 def _give_pipeline_back(held: Claim, status: Pipeline.Status, reason: str) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 from guards.types import Subject
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
+from pipelines.services import rows
 from pipelines.signals import pipeline_ended
 from teams.services import events
 
@@ -34,8 +35,10 @@ def move_pipeline(
     `before_note` is what goes with the move and comes before it on record, such as the ends of its
     last stages: the pipeline's row is locked before theirs, as everywhere.
     """
-    moved = Pipeline.objects.filter(pk=pipeline_id, status__in=old, **(where or {})).update(
-        status=new, **(changes or {})
+    moved = rows.update(
+        Pipeline,
+        where={"pk": pipeline_id, "status": old, **(where or {})},
+        changes={"status": new, **(changes or {})},
     )
     if moved and before_note is not None:
         before_note()
@@ -43,7 +46,7 @@ def move_pipeline(
         _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
     if moved and new in Pipeline.ENDED:
         pipeline_ended.send(sender=Pipeline, pipeline_id=pipeline_id, status=str(new))
-    return bool(moved)
+    return moved
 
 
 def move_stage(
@@ -61,8 +64,10 @@ def move_stage(
 
     `by_way_of` is a status it passes in the same moment: two moves on record, in one UPDATE.
     """
-    moved = Stage.objects.filter(pk=stage.pk, status__in=old, **(where or {})).update(
-        status=new, **(changes or {})
+    moved = rows.update(
+        Stage,
+        where={"pk": stage.pk, "status": old, **(where or {})},
+        changes={"status": new, **(changes or {})},
     )
     if moved:
         described = {
@@ -73,7 +78,7 @@ def move_stage(
         }
         for status in (by_way_of, new) if by_way_of else (new,):
             _note(f"stage.{status}", Subject("pipelines.stage", str(stage.pk)), actor, described)
-    return bool(moved)
+    return moved
 
 
 def must(moved: bool, what: str) -> None:

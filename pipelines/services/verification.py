@@ -34,6 +34,7 @@ from pipelines.exceptions import (
     RunnerMissing,
 )
 from pipelines.models import Command
+from pipelines.services import rows
 from pipelines.types import CommandSpec, RunRule
 
 #: Seconds that a good answer may be old (invariant 13).
@@ -69,10 +70,10 @@ def runnable(command: Command, *, planned_digest: str | None = None) -> CommandS
 
 def find_runnable(name: str, *, planned_digest: str | None = None) -> tuple[CommandSpec, str]:
     """The command of that name as it may run now, with its digest."""
-    command = Command.objects.filter(name=name).first()
-    if command is None:
+    found = rows.find(Command, where={"name": name})
+    if not found:
         raise _refusal(name, RunRule.GONE, "there is no such command")
-    return runnable(command, planned_digest=planned_digest), command.digest
+    return runnable(found[0], planned_digest=planned_digest), found[0].digest
 
 
 def signature_of(command: Command) -> str:

@@ -145,3 +145,28 @@ def _floats(value: object) -> list[float]:
     if isinstance(value, dict):
         value = list(value.values())
     return [x for inner in value for x in _floats(inner)] if isinstance(value, list) else []
+
+
+LONG = "x" * 20_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LONG,
+        LONG + "é\u2028\x7f",
+        LONG + '"',
+        LONG + "\\",
+        LONG + "\n",
+        LONG + "\x1f",
+        {"data": {"data": LONG, "files": []}, "é": LONG},
+        {"a": {}, "b": [], "c": None, "d": [LONG, {"e": LONG}], '"\n': 1.5},
+        {str(number): LONG for number in range(9)},
+        {1: LONG},
+    ],
+)
+def test_a_long_text_is_encoded_as_any_other(data):
+    pipe = {"data": data, "files": []}
+    usual = json.dumps(pipe, ensure_ascii=False, separators=(",", ":")).encode()
+
+    assert pipes.encode(pipe) == usual

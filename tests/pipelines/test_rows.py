@@ -1,0 +1,62 @@
+"""Rows in plain SQL are the rows that the ORM reads and writes, on every database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pipelines.models import Command, Pipeline, Stage
+from pipelines.services import rows
+from tests.pipelines.factories import PipelineFactory, StageFactory
+
+pytestmark = pytest.mark.django_db
+
+PIPE = {"data": {"é": [1, 2.5, None, True, "a 'quoted' %s"]}, "files": []}
+AT = datetime(2026, 11, 30, 23, 59, 59, 123456, tzinfo=UTC)
+
+
+def as_values(row) -> dict[str, object]:
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+
+
+@pytest.mark.parametrize("model", [Pipeline, Stage, Command])
+def test_what_is_found_is_what_the_orm_finds(owner, model):
+    owner.install("see", binary="cat")
+    pipeline = PipelineFactory(pipe=PIPE, files_at=AT, write_set=["a:b"])
+    StageFactory(pipeline=pipeline, position=1, command="see", usage={"usd": 0.5})
+    expected = model.objects.get()
+
+    (found,) = rows.find(model, where={"pk": expected.pk})
+
+    assert as_values(found) == as_values(expected)
+    assert found == expected
+
+
+def test_rows_are_found_by_each_condition_in_order_and_no_others(db):
+    pipeline = PipelineFactory()
+    later = StageFactory(pipeline=pipeline, position=2, command="b")
+    first = StageFactory(pipeline=pipeline, position=1, command="a")
+    StageFactory(pipeline=PipelineFactory(), position=1, command="a")
+    mine = {"pipeline_id": pipeline.pk}
+
+    assert rows.find(Stage, where=mine, order_by="position") == [first, later]
+    assert rows.find(Stage, where=mine, order_by="position", limit=1) == [first]
+    assert rows.find(Stage, where={**mine, "status": ["pending"], "command": "b"}) == [later]
+    assert rows.find(Stage, where={**mine, "status": []}) == []
+
+
+def test_an_update_changes_the_row_that_is_as_it_must_be_and_only_that(db):
+    pipeline, other = PipelineFactory(fence=3), PipelineFactory(fence=3)
+    changes = {"status": Pipeline.Status.RUNNING, "pipe": PIPE, "files_at": AT, "fence": 4}
+    where = {"pk": pipeline.pk, "status": Pipeline.DUE, "fence": 3}
+
+    assert rows.update(Pipeline, where={**where, "fence": 2}, changes=changes) is False
+    assert rows.update(Pipeline, where={**where, "status": []}, changes=changes) is False
+    assert rows.update(Pipeline, where=where, changes=changes) is True
+    assert rows.update(Pipeline, where=where, changes=changes) is False  # it is not due any more
+
+    pipeline.refresh_from_db()
+    assert (pipeline.status, pipeline.pipe, pipeline.files_at) == ("running", PIPE, AT)
+    other.refresh_from_db()
+    assert (other.status, other.fence) == ("planned", 3)
