@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import connection
 from django.db.models import Field, Model
@@ -21,13 +21,14 @@ Converter = Callable[[Any, Any, Any], Any]
 
 def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """One conditional UPDATE; whether a row was there. `where` is as in `find`."""
-    fields = _fields(model)
-    sets = ", ".join(f"{_quoted(fields[name].column)} = %s" for name in changes)
-    values = [fields[name].get_db_prep_save(value, connection) for name, value in changes.items()]
-    condition, wanted = _condition(fields, where)
-    table = _quoted(model._meta.db_table)
+    columns = _columns(model, connection.vendor)
+    sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
+    values = [
+        columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
+    ]
+    condition, wanted = _condition(columns, where)
     with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE {table} SET {sets} WHERE {condition}", [*values, *wanted])  # noqa: S608
+        cursor.execute(f"UPDATE {_table(model)} SET {sets} WHERE {condition}", [*values, *wanted])  # noqa: S608
         return bool(cursor.rowcount)
 
 
@@ -35,11 +36,11 @@ def find(
     model: type[Row], *, where: Mapping[str, Any], order_by: str = "", limit: int = 0
 ) -> list[Row]:
     """The rows that are as `where` says: a column's value, or one of a collection of values."""
-    fields = _fields(model)
-    condition, wanted = _condition(fields, where)
+    columns = _columns(model, connection.vendor)
+    condition, wanted = _condition(columns, where)
     statement = f"{_selection(model, connection.vendor)} WHERE {condition}"
     if order_by:
-        statement += f" ORDER BY {_quoted(fields[order_by].column)}"
+        statement += f" ORDER BY {columns[order_by].quoted}"
     if limit:
         statement += f" LIMIT {limit:d}"
     with connection.cursor() as cursor:
@@ -48,36 +49,46 @@ def find(
     return [_made(model, row) for row in found]
 
 
+class _Column(NamedTuple):
+    field: Field[Any, Any]
+    quoted: str
+
+
 @lru_cache
-def _fields(model: type[Model]) -> dict[str, Field[Any, Any]]:
+def _columns(model: type[Model], vendor: str) -> dict[str, _Column]:
     """The columns of a model, by the name of the field and, of a relation, of its key."""
-    fields = model._meta.concrete_fields
-    named = {field.name: field for field in fields} | {field.attname: field for field in fields}
-    primary = next(field for field in fields if field.primary_key)
-    return {**named, "pk": primary}
+    named: dict[str, _Column] = {}
+    for field in model._meta.concrete_fields:
+        column = _Column(field, connection.ops.quote_name(str(field.column)))
+        named[field.name] = named[field.attname] = column
+        if field.primary_key:
+            named["pk"] = column
+    return named
+
+
+def _table(model: type[Model]) -> str:
+    return connection.ops.quote_name(model._meta.db_table)
 
 
 @lru_cache
 def _selection(model: type[Model], vendor: str) -> str:
-    columns = ", ".join(_quoted(field.column) for field in model._meta.concrete_fields)
-    return f"SELECT {columns} FROM {_quoted(model._meta.db_table)}"  # noqa: S608
+    columns = _columns(model, vendor)
+    listed = ", ".join(columns[field.attname].quoted for field in model._meta.concrete_fields)
+    return f"SELECT {listed} FROM {_table(model)}"  # noqa: S608
 
 
-def _condition(
-    fields: Mapping[str, Field[Any, Any]], where: Mapping[str, Any]
-) -> tuple[str, list[Any]]:
+def _condition(columns: Mapping[str, _Column], where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     terms: list[str] = []
     values: list[Any] = []
     for name, value in where.items():
-        field = fields[name]
-        column = _quoted(field.column)
+        field, quoted = columns[name]
         if isinstance(value, Collection) and not isinstance(value, str):
             wanted = [field.get_db_prep_value(one, connection) for one in value]
             # No value at all is met by no row.
-            terms.append(f"{column} IN ({', '.join(['%s'] * len(wanted)) or 'NULL'})")
+            terms.append(f"{quoted} IN ({', '.join(['%s'] * len(wanted)) or 'NULL'})")
             values += wanted
         else:
-            terms.append(f"{column} = %s")
+            terms.append(f"{quoted} = %s")
             values.append(field.get_db_prep_value(value, connection))
     return " AND ".join(terms), values
 
@@ -108,7 +119,3 @@ def _converters(model: type[Model], vendor: str) -> list[tuple[int, Any, list[Co
 @lru_cache
 def _names(model: type[Model]) -> list[str]:
     return [field.attname for field in model._meta.concrete_fields]
-
-
-def _quoted(name: str) -> str:
-    return connection.ops.quote_name(name)
