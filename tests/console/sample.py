@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
+from django.db.models import Model
 from django.utils import timezone
 
 from approvals.models import Approval, Artifact, Effect, Hold
@@ -47,6 +50,7 @@ class Sample:
     missions: Missions
 
 
+@cache
 def raw_mail(sender: str, subject: str, text: str, html: str = "") -> bytes:
     """A small message with an attachment, and HTML where asked for."""
     from email.message import EmailMessage
@@ -65,6 +69,23 @@ def raw_mail(sender: str, subject: str, text: str, html: str = "") -> bytes:
 
 def message(account: Account, number: int, **values: Any) -> Message:
     """One stored message; `raw` are its bytes."""
+    (row,) = messages([unsaved(account, number, **values)])
+    return row
+
+
+def messages(rows: list[Message]) -> list[Message]:
+    """Store them with all that ingest writes beside a message: a statement for each table."""
+    beside: dict[type[Model], list[Model]] = defaultdict(list)
+    for row in Message.objects.bulk_create(rows):
+        for one in _beside(row):
+            beside[type(one)].append(one)
+    for model, ones in beside.items():
+        model._default_manager.bulk_create(ones)
+    return rows
+
+
+def unsaved(account: Account, number: int, **values: Any) -> Message:
+    """One message whose bytes are stored, and whose row is not."""
     raw = values.pop("raw", None) or raw_mail(
         values.get("sender", "x@y.example"), values.get("subject", ""), values.get("text", "")
     )
@@ -81,17 +102,18 @@ def message(account: Account, number: int, **values: Any) -> Message:
         "size": len(raw),
         "message_id": f"{number}.{digest[:12]}@mail.example",
     }
-    row = Message.objects.create(account=account, number=number, **(defaults | values))
-    TrustRecord.objects.create(message=row, level=row.trust_level, reason=row.trust_reason)
-    Recipient.objects.create(message=row, kind="to", address="ada@agents.example", name="Ada")
-    Location.objects.create(
-        message=row, account=account, folder="INBOX", uidvalidity=1732959912, uid=number
-    )
-    Part.objects.create(
-        message=row, path="1", type="text/plain", size=len(row.text), sha256=digest, is_text=True
-    )
-    decided = {"identity": account.identity, "sender": row.sender, "permission": row.permission}
-    Decision.objects.create(
+    return Message(account=account, number=number, **(defaults | values))
+
+
+def _beside(row: Message) -> Iterator[Model]:
+    yield TrustRecord(message=row, level=row.trust_level, reason=row.trust_reason)
+    yield Recipient(message=row, kind="to", address="ada@agents.example", name="Ada")
+    place = {"folder": "INBOX", "uidvalidity": 1732959912, "uid": row.number}
+    yield Location(message=row, account=row.account, **place)
+    kind = {"path": "1", "type": "text/plain", "is_text": True}
+    yield Part(message=row, size=len(row.text), sha256=row.sha256, **kind)
+    decided = {"identity": row.account.identity, "sender": row.sender, "permission": row.permission}
+    yield Decision(
         asker="system",
         action=row.action,
         subject_type="mail.message",
@@ -101,7 +123,6 @@ def message(account: Account, number: int, **values: Any) -> Message:
         at=row.received_at,
         **decided,
     )
-    return row
 
 
 def sealed(document: Mapping[str, object]) -> Artifact:
@@ -300,11 +321,12 @@ def _people() -> tuple[Identity, Account, Account]:
 def _older_days(account: Account, now: datetime) -> None:
     levels = ("trusted", "verified", "verified", "unverified", "untrusted")
     number = 100
+    rows = []
     for days in range(1, 13):
         for index in range((days * 7) % 5 + 2):
             number += 1
             level = levels[(index + days) % 5]
-            message(
+            row = unsaved(
                 account,
                 number,
                 sender=f"writer{index}@partners.example",
@@ -318,6 +340,8 @@ def _older_days(account: Account, now: datetime) -> None:
                 received_at=now - timedelta(days=days, hours=index),
                 raw=raw_mail(f"w{index}@p.example", f"Note {number}", f"A note {number}."),
             )
+            rows.append(row)
+    messages(rows)
 
 
 def _commands() -> None:
