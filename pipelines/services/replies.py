@@ -28,7 +28,7 @@ from mail.types import Enclosure
 from pipelines.exceptions import ClaimLost
 from pipelines.file_names import FIELD
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, files, stages, transitions
+from pipelines.services import claims, files, origins, stages, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.services.stages import Success
@@ -37,10 +37,6 @@ log = structlog.get_logger(__name__)
 
 #: How much of a result a reply carries, in characters.
 MAX_TEXT = 100_000
-
-_PIPELINE_ORIGIN = "pipelines.pipeline"
-_STAGE_ORIGIN = "pipelines.stage"
-_RESUMED_ORIGIN = "pipelines.resumption"
 
 #: Where a reply stage may stand when its message moves.
 _OPEN_STAGES = (Stage.Status.PENDING, Stage.Status.RUNNING, Stage.Status.WAITING_APPROVAL)
@@ -69,7 +65,7 @@ def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted:
         return
     stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     _record_start(claim, stage)
-    origin = _origin_of_answer(pipeline.pk, pipeline.resumptions)
+    origin = origins.of_answer(pipeline.pk, pipeline.resumptions)
     try:
         if pipeline.failing or not _send_result(claim, pipeline, pipe, origin):
             _send(pipeline, fixed_text(pipeline.pk), origin, claim)
@@ -92,6 +88,8 @@ def send_notice(pipeline: Pipeline) -> None:
     if origin is not None:
         try:
             _send(pipeline, fixed_text(pipeline.pk), origin)
+        except ClaimLost:
+            return  # an operator has it go on: it answers anew
         except CountersignError as error:
             if not error.permanent:
                 log.warning("notice not sent yet", pipeline=str(pipeline.pk), detail=error.detail)
@@ -104,24 +102,24 @@ def send_notice(pipeline: Pipeline) -> None:
 def reply_of(pipeline_id: UUID) -> Outbound | None:
     """The outgoing message that answers, or would have answered, for this run of the pipeline."""
     counts = Pipeline.objects.filter(pk=pipeline_id).values_list("resumptions", flat=True)
-    origin = _origin_of_answer(pipeline_id, counts.first() or 0)
+    origin = origins.of_answer(pipeline_id, counts.first() or 0)
     return mail.outbound_of(origin.type, origin.id)
 
 
 def notice_of(pipeline: Pipeline) -> Outbound | None:
     """The message that took the place of an answer which was given up before its contact."""
-    origin = _origin_of_successor(pipeline)
+    origin = origins.of_successor(pipeline)
     return mail.outbound_of(origin.type, origin.id)
 
 
 def messages_of(pipeline: Pipeline) -> list[Outbound]:
     """Every message that this pipeline has sent or would have, in any run, oldest first."""
     stages = [str(pk) for pk in pipeline.stages.values_list("pk", flat=True)]
-    beside = (_PIPELINE_ORIGIN, answering.ACKNOWLEDGEMENT)
+    beside = (origins.PIPELINE, answering.ACKNOWLEDGEMENT)
     found = Outbound.objects.filter(
         Q(origin_type__in=beside, origin_id=str(pipeline.pk))
-        | Q(origin_type__in=(_STAGE_ORIGIN, "pipelines.send"), origin_id__in=stages)
-        | Q(origin_type=_RESUMED_ORIGIN, origin_id__startswith=f"{pipeline.pk}.")
+        | Q(origin_type__in=(origins.STAGE, "pipelines.send"), origin_id__in=stages)
+        | Q(origin_type=origins.RESUMED, origin_id__startswith=f"{pipeline.pk}.")
     )
     return list(found.order_by("created_at"))
 
@@ -139,7 +137,7 @@ def settle(*, message: Outbound) -> None:
     before its contact for any other reason, approved or not: interrupted, and the requester is
     told.
     """
-    pipeline = _pipeline_of(message)
+    pipeline = origins.pipeline_of(message)
     if pipeline is None:
         return
     stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
@@ -210,7 +208,9 @@ def _send(
     claim: Claim | None = None,
     enclosed: Sequence[Enclosure] = (),
 ) -> None:
-    """Draft and submit; an answer only while its worker still holds the pipeline."""
+    """Draft and submit; an answer only while its worker still holds the pipeline, a notice only
+    while it is due.
+    """
     draft = outbound.draft_reply(
         message_id=pipeline.message_id,
         text=text,
@@ -218,53 +218,29 @@ def _send(
         executes=_ran_anything(pipeline),
         files=enclosed,
     )
-    if claim is not None:
-        transitions.must(claims.is_held(claim), f"pipeline {pipeline.pk}")
+    still = claims.is_held(claim) if claim else _is_notice_due(pipeline)
+    transitions.must(still, f"pipeline {pipeline.pk}")
     outbound.submit(outbound_id=draft.pk, asker=Asker("identity", pipeline.identity.handle))
+
+
+def _is_notice_due(pipeline: Pipeline) -> bool:
+    due = Pipeline.objects.filter(pk=pipeline.pk, notice_due=True)
+    return due.filter(resumptions=pipeline.resumptions).exists()
 
 
 def _origin_of_notice(pipeline: Pipeline) -> Subject | None:
     first = reply_of(pipeline.pk)
     if first is None or first.status == Outbound.Status.DRAFT:
-        return _origin_of_answer(pipeline.pk, pipeline.resumptions)
+        return origins.of_answer(pipeline.pk, pipeline.resumptions)
     if first.status == Outbound.Status.CANCELLED:
-        return _origin_of_successor(pipeline)
+        return origins.of_successor(pipeline)
     return None
-
-
-def _origin_of_answer(pipeline_id: UUID, resumptions: int) -> Subject:
-    if resumptions:
-        return Subject(_RESUMED_ORIGIN, f"{pipeline_id}.{resumptions}")
-    return Subject(_PIPELINE_ORIGIN, str(pipeline_id))
-
-
-def _origin_of_successor(pipeline: Pipeline) -> Subject:
-    if pipeline.resumptions:
-        return Subject(_RESUMED_ORIGIN, f"{pipeline.pk}.{pipeline.resumptions}.notice")
-    stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
-    return Subject(_STAGE_ORIGIN, str(stage.pk))
 
 
 def _ran_anything(pipeline: Pipeline) -> bool:
     """Whether a work stage was started: only then is the answer exempt from the daily cap."""
     work = Stage.objects.filter(pipeline_id=pipeline.pk).exclude(command=REPLY)
     return work.filter(started_at__isnull=False).exists()
-
-
-def _pipeline_of(message: Outbound) -> Pipeline | None:
-    """The pipeline that this message answers for now; None for any other, and for an earlier run's.
-
-    Locked, before any of its stages: whoever renews the lease meanwhile goes the same way.
-    """
-    locked = Pipeline.objects.select_for_update(of=("self",))
-    if message.origin_type == _PIPELINE_ORIGIN:
-        return locked.filter(pk=message.origin_id, resumptions=0).first()
-    if message.origin_type == _STAGE_ORIGIN:
-        return locked.filter(stages__pk=message.origin_id, resumptions=0).first()
-    if message.origin_type == _RESUMED_ORIGIN:
-        pipeline_id, resumptions = message.origin_id.split(".")[:2]
-        return locked.filter(pk=pipeline_id, resumptions=int(resumptions)).first()
-    return None
 
 
 def _record_start(claim: Claim, stage: Stage) -> None:

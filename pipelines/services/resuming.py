@@ -16,6 +16,7 @@ from guards.exceptions import Conflict
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 from mail.models import Outbound
+from mail.services import outbound
 from pipelines import registry
 from pipelines.exceptions import ResumeRefused
 from pipelines.models import Pipeline, Stage
@@ -111,7 +112,11 @@ def _clear(message: Outbound, by: Asker) -> None:
     """No second mail about one request beside one that is not settled; a held one is taken back."""
     if message.status == Outbound.Status.HELD and message.hold_id is not None:
         holds.withdraw(hold_id=message.hold_id, by=by, reason="the pipeline goes on")
-    elif message.status in _UNDER_WAY - {Outbound.Status.DRAFT}:
+    elif outbound.move(
+        message, Outbound.Status.CANCELLED, from_states=(Outbound.Status.DRAFT,), reason="withdrawn"
+    ):
+        return  # whoever is about to send it finds it gone
+    elif message.status in _UNDER_WAY:
         raise _refusal(f"its last mail is on its way: {message.status}", ResumeRule.MAIL_UNDER_WAY)
     elif message.status == Outbound.Status.UNKNOWN and not _is_acknowledged(message):
         raise _refusal(

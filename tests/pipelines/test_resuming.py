@@ -15,6 +15,7 @@ from guards.exceptions import CountersignError, NotFound
 from guards.models import Identity
 from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.models import Outbound
+from mail.signals import outbound_changed
 from pipelines import pipes
 from pipelines.exceptions import CommandNotRunnable, ResumeRefused
 from pipelines.models import Command, Pipeline, Stage
@@ -274,3 +275,34 @@ def test_a_notice_that_was_due_is_not_sent_once_the_pipeline_goes_on(desk, serve
     assert server.submissions == 0
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
     assert texts(server) == [COUNTED]
+
+
+@pytest.mark.parametrize("drafted", [True, False], ids=["drafted before", "drafted after"])
+def test_a_notice_that_has_not_left_yet_does_not_leave_once_the_pipeline_goes_on(
+    desk, server, drafted
+):
+    """It would take the one contact of the request, and the result would fail."""
+    pipeline = planned(desk)
+    held = {"claimed_by": dead_process(), "fence": 1, "lease_until": timezone.now()}
+    Pipeline.objects.filter(pk=pipeline.pk).update(status="running", **held)
+    pipeline.refresh_from_db()
+    recovery.interrupt(pipeline=pipeline)
+
+    def resume(outbound, old, **facts):
+        if (outbound.status, old) != ("draft", ""):
+            return
+        if drafted:
+            control.resume(pipeline_id=pipeline.pk, by=OPERATOR)
+        else:  # what another process has just done, that saw no draft
+            Pipeline.objects.filter(pk=pipeline.pk).update(resumptions=1, notice_due=False)
+
+    outbound_changed.connect(resume)
+    try:
+        replies.send_notice(Pipeline.objects.get(pk=pipeline.pk))
+    finally:
+        outbound_changed.disconnect(resume)
+
+    assert server.sent == []
+    if drafted:
+        assert execution.run(pipeline_id=pipeline.pk).status == "completed"
+        assert texts(server) == [COUNTED]
