@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 
 from tests.servers.postgres import VARIABLE, PostgresServer, running_postgres
 from tests.servers.presence import find_binary
+from tests.servers.processes import SHARED
 
 _SERVICES = {
     "gpg": "gnupg",
@@ -36,6 +38,7 @@ def main(arguments: list[str]) -> int:
     # Hundreds of children start, and each would compile the program again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with ExitStack() as stack:
+        environment[SHARED] = stack.enter_context(TemporaryDirectory(prefix="cs-", dir="/tmp"))
         postgres: PostgresServer | None = None
         if "postgres" not in missing:
             postgres = stack.enter_context(running_postgres())

@@ -1,8 +1,8 @@
 """Kills a worker at every step of a pipeline, recovers in another process, and tells what was left.
 
-    python -m tests.pipelines.crash_driver DIRECTORY < points.json
+    python -m tests.pipelines.crash_driver DIRECTORY MIGRATED < points.json
 
-One template database is made; each point gets a copy, a child that works until it is killed by
+A migrated database is furnished; each point gets a copy, a child that works until it is killed by
 SIGKILL, and a second child that recovers and reports. Points are moments that the program
 announces: an event of the log that was just committed or is about to be, or a public signal.
 Standard output is one JSON object: point → report.
@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 
-def prepare(directory: Path) -> None:
+def prepare(directory: Path, migrated: Path) -> None:
     """Settings, database, keys, two signed commands, one admitted message."""
     database = directory / "template.sqlite3"
+    shutil.copy(migrated, database)
     os.environ |= {
         "DATA_DIR": str(directory),
         "DATABASE_URL": f"sqlite:///{database}",
@@ -44,9 +45,6 @@ def prepare(directory: Path) -> None:
     import django
 
     django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0, skip_checks=True)
     furnish(directory, keys)
     from django.db import connections
 
@@ -302,7 +300,7 @@ def report(directory: Path, name: str, interrupted: int) -> dict[str, Any]:
 def main() -> None:
     directory = Path(sys.argv[1])
     points = json.load(sys.stdin)
-    prepare(directory)
+    prepare(directory, Path(sys.argv[2]))
     reports = {}
     for name, point in points.items():
         shutil.copy(directory / "template.sqlite3", directory / f"{name}.sqlite3")

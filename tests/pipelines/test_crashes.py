@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.processes import migrated
+
 pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +119,7 @@ def driven() -> str:
     """What the driver says of every point."""
     with tempfile.TemporaryDirectory(prefix="csx-", dir="/tmp", ignore_cleanup_errors=True) as home:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.pipelines.crash_driver", home],
+            [sys.executable, "-m", "tests.pipelines.crash_driver", home, str(migrated())],
             input=json.dumps({name: point for name, (point, _) in POINTS.items()}),
             capture_output=True,
             text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -26,17 +27,28 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _NOT_INHERITED = ("DATABASE_URL", "REDIS_URL", "DATA_DIR", "DJANGO_SETTINGS_MODULE")
 
 
+#: `make test` names a directory here that its pytest workers share.
+SHARED = "COUNTERSIGN_TEST_SHARED"
+
 _SQLITE = "countersign.sqlite3"
 
 
 @cache
-def _migrated() -> Path:
+def migrated() -> Path:
     """An empty SQLite database with all tables and triggers, made once for this run of tests."""
-    directory = Path(tempfile.mkdtemp(prefix="cs-migrated-", dir="/tmp"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    Installation(directory).manage("migrate", "--verbosity=0")
-    assert not (directory / f"{_SQLITE}-wal").exists()
-    return directory / _SQLITE
+    given = os.environ.get(SHARED)
+    directory = Path(given or tempfile.mkdtemp(prefix="cs-migrated-", dir="/tmp"))
+    if not given:
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    database, in_the_making = directory / _SQLITE, directory / "in-the-making"
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not database.exists():
+            in_the_making.mkdir()
+            Installation(in_the_making).manage("migrate", "--verbosity=0")
+            assert not (in_the_making / f"{_SQLITE}-wal").exists()
+            (in_the_making / _SQLITE).rename(database)
+    return database
 
 
 class Process:
@@ -102,7 +114,7 @@ class Installation:
 
     def __enter__(self) -> Installation:
         if self.env["DATABASE_URL"] == f"sqlite:///{self.directory}/{_SQLITE}":
-            shutil.copy(_migrated(), self.directory / _SQLITE)
+            shutil.copy(migrated(), self.directory / _SQLITE)
         else:
             self.manage("migrate", "--verbosity=0")
         return self
