@@ -103,7 +103,7 @@ def test_an_overshot_budget_counts_whole() -> None:
 
 
 def test_the_day_is_the_utc_day_and_open_missions_count_on_each() -> None:
-    midnight = datetime(2026, 12, 1, tzinfo=UTC)
+    midnight = datetime(2999, 12, 1, tzinfo=UTC)  # a day on which nothing else is opened
     ended_before = _at(desk(), midnight - timedelta(seconds=1))
     opened_after = _at(desk(), midnight)
     still_open = desk().admit()
