@@ -64,16 +64,28 @@ class OwnerKeyExpired(OwnerKeyInvalid):
 def canonical(document: Mapping[str, Any]) -> bytes:
     """The bytes that are signed: RFC 8785 JSON of all fields but `signature`.
 
-    InvalidInput for what JSON cannot hold exactly: dates, NaN, whole numbers past 2**53, keys that
-    are not text.
+    InvalidInput for what JSON cannot hold exactly: dates, NaN, whole numbers past 2**53 however they
+    are written (PostgreSQL gives `1e18` back as one), keys that are not text.
     """
     if not isinstance(document, Mapping):  # a row that somebody wrote past us
         raise InvalidInput("this document has no canonical form: it is no mapping")
     fields = {name: value for name, value in document.items() if name != "signature"}
     try:
+        _refuse_inexact(fields)
         return rfc8785.dumps(fields)
     except (rfc8785.CanonicalizationError, RecursionError) as error:
         raise InvalidInput(f"this document has no canonical form: {error}") from error
+
+
+def _refuse_inexact(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            _refuse_inexact(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_inexact(inner)
+    elif isinstance(value, float) and value.is_integer() and abs(value) > 2**53:
+        raise rfc8785.FloatDomainError(value)
 
 
 def digest(document: Mapping[str, Any]) -> str:

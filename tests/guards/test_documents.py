@@ -290,7 +290,8 @@ def test_canonical_json_says_the_same_and_only_one_form_of_it(document: dict[str
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), 2**53, datetime.now(UTC), b"x", {1: 2}, {"a"}, "\ud800"]
+    "value",
+    [float("nan"), float("inf"), 2**53, 1e18, datetime.now(UTC), b"x", {1: 2}, {"a"}, "\ud800"],
 )
 def test_what_json_cannot_hold_exactly_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="canonical"):
