@@ -23,8 +23,8 @@ from pipelines.runners.claude.destinations import Destination
 
 log = structlog.get_logger(__name__)
 
-#: Connections of one worker at a time; more wait at the door.
-MAX_CONNECTIONS = 64
+#: Connections of one worker at a time, each with one request in memory; more wait at the door.
+MAX_CONNECTIONS = 16
 
 #: Seconds until a place that does not answer counts as not reachable.
 CONNECT_SECONDS = 10.0
