@@ -322,3 +322,24 @@ def test_the_sweep_removes_directories_of_missions_that_have_ended(settings, tmp
     assert {entry.name for entry in tmp_path.iterdir()} == {str(open_one.pk), "notes"}
     settings.MISSIONS_DIR = tmp_path / "not there"
     assert lodging.sweep() == 0
+
+
+def test_a_new_home_has_nothing_to_be_moved_over_and_is_the_workers_own_from_then_on(
+    settings, tmp_path
+):
+    settings.MISSIONS_DIR = tmp_path / "missions"
+    place = lodging.of(uuid4())
+    state, elsewhere = place.home / ".claude.json", tmp_path / "elsewhere"
+
+    place.furnish(servers={}, prompt="Work.", hosts="")
+
+    assert json.loads(state.read_text())["migrationVersion"] >= 15
+    assert state.stat().st_mode & 0o777 == 0o600
+
+    state.unlink()
+    state.symlink_to(elsewhere)
+    place.furnish(servers={}, prompt="Go on.", hosts="")
+
+    assert state.is_symlink()
+    assert not elsewhere.exists()
+    assert place.prompt_file.read_text() == "Go on."

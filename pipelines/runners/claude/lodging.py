@@ -34,6 +34,15 @@ _ETC = {
     "resolv.conf": "",
 }
 
+#: What the program keeps of itself in a HOME that it has used: an empty one has nothing to be moved
+#: over from earlier versions, which it would otherwise look for, for some 30 ms.
+_STATE = {
+    "migrationVersion": 15,
+    "opusProMigrationComplete": True,
+    "hasResetAutoModeOptInForDefaultOffer": True,
+    "seenNotifications": {},
+}
+
 
 class LodgingFailed(CountersignError):
     """A mission's own directory cannot be made or written."""
@@ -71,8 +80,11 @@ class Lodging:
     def furnish(self, *, servers: Mapping[str, Any], prompt: str, hosts: str) -> None:
         """Make it ready for one run, every file new; LodgingFailed where that cannot be."""
         try:
+            is_new = not self.root.exists()
             for directory in (self.root, self.home, self.etc):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if is_new:  # later HOME is the worker's, and nothing in it is ours to write
+                _write(self.home / ".claude.json", json.dumps(_STATE))
             _write(self.servers_file, json.dumps({"mcpServers": servers}))
             _write(self.prompt_file, prompt)
             _write(self.etc / "hosts", hosts)
