@@ -20,7 +20,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     ),
     Rule.TRUST_TOO_LOW: (
         "The sender may start work, but nothing proves that the sender wrote this.",
-        "Pin the sender's key if this signature is theirs, or have them sign their mail.",
+        "Pin the sender's key if it is only not pinned yet; else have them sign and send it again.",
     ),
     Rule.LOOP: (
         "A machine or a mailing list wrote it, and such mail never starts work.",

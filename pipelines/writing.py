@@ -87,7 +87,7 @@ fixed_args: [hello]        # the words that always come first
 # steps:                   # or, instead of binary, programs joined by pipes
 #   - {binary: jq, fixed_args: [-r, .data.text]}
 #   - {binary: wc, fixed_args: [-w]}
-end_of_options: true       # -- before positional words, which may then begin with -
+# end_of_options: true     # -- before positional words, where the program knows it (echo does not)
 """
     + _ARGS.format(how="    position: 1            # without it: --topic=VALUE\n")
     + """\

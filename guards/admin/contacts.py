@@ -31,8 +31,8 @@ from guards.types import Rwx
 RIGHTS = [
     ("---", "--- · nothing"),
     ("r--", "r-- · read"),
-    ("rw-", "rw- · read and be answered"),
-    ("rwx", "rwx · read, be answered, execute"),
+    ("rw-", "rw- · read and be written to"),
+    ("rwx", "rwx · read, be written to, execute"),
     ("r-x", "r-x · read and execute"),
     ("-w-", "-w- · be written to"),
     ("-wx", "-wx · be written to and execute"),

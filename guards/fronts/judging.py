@@ -46,7 +46,11 @@ def add_arguments(
     """The options, and `paths`, which `named_paths` gives back whole."""
     parser.set_defaults(more_paths=[])
     parser.add_argument("paths", nargs="*", metavar="PATH", help=paths)
-    parser.add_argument("--identity", metavar="EMAIL", help="judge as this identity sees it")
+    parser.add_argument(
+        "--identity",
+        metavar="EMAIL",
+        help="judge as this identity sees it; without it the default one's rights count, if any",
+    )
     parser.add_argument("--provider", choices=["generic", "proton-bridge"], default="generic")
     parser.add_argument(
         "--loopback", action="store_true", help="it came from a literal loopback host"

@@ -15,6 +15,7 @@ from guards.fronts.commands import JsonCommand, sentence, wrong_use
 from mail import selectors as mail
 from mail.models import Message
 from mail.types import Provider
+from pipelines import reasons
 from pipelines.services import dry_run
 from pipelines.types import DryRun
 
@@ -94,4 +95,7 @@ def in_words(run: DryRun) -> str:
             lines += [f"           {json.dumps(vector, ensure_ascii=False)}"] if vector else []
     if run.refused is not None:
         lines.append(f"refused    {run.refused.rule}: {run.refused.detail}")
+        lines += [f"           {line}" for line in reasons.REASONS.get(run.refused.rule, ())]
+    elif run.planner == "none":
+        lines.append("           No rule fits its text: its sender would get the fixed text.")
     return "\n".join(lines)

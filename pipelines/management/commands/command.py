@@ -69,7 +69,9 @@ class Command(JsonCommand):
 
     def _new(self, options: Mapping[str, Any]) -> int:
         name = options["command"]
-        if not planning.is_name(name) or name in specification.BUILT_IN:
+        if name in specification.BUILT_IN:
+            raise wrong_use(f"{name!r} is built in: give the command another name")
+        if not planning.is_name(name):
             raise wrong_use(f"{name!r} is no name for a command: small letters, digits, - and _")
         row = models.Command.objects.filter(name=name).first()
         text = writing.command_template(
