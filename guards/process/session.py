@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from guards.process.types import MAX_STDERR, Follower, ProcessResult
-from guards.process.waiting import exit_code_of
+from guards.process.waiting import exit_code_of, wait_for_exit
 
 Child = subprocess.Popen[bytes]
 
@@ -27,6 +27,8 @@ _WIDE = 1024 * 1024
 _NARROW = 64 * 1024
 #: How long descendants that hold the output open may still write after all children ended.
 _DRAIN_SECONDS = 0.2
+#: How long the step behind a broken pipe may take to end, if that is why the pipe broke.
+_CAUSE_SECONDS = 0.05
 #: How often ends are looked for where the system cannot announce them.
 _LOOK_SECONDS = 0.02 if not hasattr(os, "pidfd_open") else 60.0
 
@@ -108,7 +110,7 @@ class Session:
             for child, code in zip(self._children, self._codes, strict=True)
         ]
         if self._blame is None and (failed := self._first_failure()) is not None:
-            self._blame = failed
+            self._blame = self._cause_of(failed)
             self._kill_groups()
             self._shorten()
         if None not in self._codes:
@@ -116,6 +118,17 @@ class Session:
 
     def _shorten(self, seconds: float = _DRAIN_SECONDS) -> None:
         self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def _cause_of(self, failed: int) -> int:
+        """The step to blame: whoever closed a pipe by failing may end a moment after its victim."""
+        running = [at for at, code in enumerate(self._codes) if code is None and at > failed]
+        if self._codes[failed] != -signal.SIGPIPE or not running:
+            return failed
+        child = self._children[running[0]]
+        if wait_for_exit(child.pid, _CAUSE_SECONDS):
+            self._codes[running[0]] = exit_code_of(child.pid)
+        found = self._first_failure()
+        return failed if found is None else found
 
     def _first_failure(self) -> int | None:
         """The step to blame: the first that failed by itself; a broken pipe is a consequence."""
