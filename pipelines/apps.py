@@ -29,7 +29,7 @@ class PipelinesConfig(AppConfig):
             "pipelines",
             {
                 "pipelines:read": "Read pipelines, stages, missions, commands and rules.",
-                "mission:work": "Read one mission's contract and hand in its result.",
+                "mission:work": "Work on one mission; only the token of its run can.",
             },
         )
         protections.register()

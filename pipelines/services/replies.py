@@ -149,7 +149,8 @@ def settle(*, message: Outbound) -> None:
     elif status in (Outbound.Status.ACCEPTED, Outbound.Status.VERIFIED):
         failing = pipeline.failing
         ended = Pipeline.Status.FAILED if failing else Pipeline.Status.COMPLETED
-        _end(pipeline, stage, Stage.Status.SUCCEEDED, ended, "a stage failed" if failing else "")
+        why = "nothing could be planned" if pipeline.refused_rule else "a stage failed"
+        _end(pipeline, stage, Stage.Status.SUCCEEDED, ended, why if failing else "")
     elif status is Outbound.Status.FAILED:
         _end(
             pipeline, stage, Stage.Status.FAILED, Pipeline.Status.FAILED, "the reply did not leave"
