@@ -38,7 +38,7 @@ SIGNATURES: Mapping[str, str] = {
     "invalid": "The signature is not one over exactly this document, so it does not run.",
     "wrong-key": "It is signed, but not by the owner's key, so it does not run.",
     "expired-key": "It was signed with a key that has expired, so it does not run.",
-    "operational": "The signature could not be checked, so it does not run for now.",
+    "operational": "It could not be checked to the end, so it does not run for now.",
 }
 
 

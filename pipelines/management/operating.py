@@ -11,6 +11,7 @@ from guards.exceptions import NotFound
 from guards.fronts.commands import JsonCommand, wrong_use
 from guards.types import Asker
 from mail.models import Outbound
+from pipelines.management import naming
 from pipelines.models import Mission, Pipeline, Stage
 from pipelines.services import control, replies, resuming
 
@@ -25,7 +26,9 @@ VERBS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The pipeline, as its mail or its page names it."""
-    parser.add_argument("pipeline", metavar="ID", help="a pipeline's id, or its mail's reference")
+    parser.add_argument(
+        "pipeline", metavar="ID", help="a pipeline's id or its start, or its mail's reference"
+    )
 
 
 def perform(command: JsonCommand, verb: str, options: Mapping[str, Any]) -> None:
@@ -76,10 +79,14 @@ _DO: dict[str, Callable[[UUID], Pipeline]] = {"show": _show, "retry": _retry, "c
 
 
 def _id(named: str) -> UUID:
-    try:
-        return UUID(named.removeprefix("pipeline-"))
-    except ValueError as error:
-        raise wrong_use(f"{named!r} is no id of a pipeline") from error
+    """The one pipeline whose id is, or begins with, what was typed."""
+    least, most = naming.ids_from(named.strip().removeprefix("pipeline-"))
+    if least == most:
+        return least
+    found = list(Pipeline.objects.filter(pk__range=(least, most)).values_list("pk", flat=True)[:2])
+    if len(found) != 1:
+        raise wrong_use(f"{len(found) or 'no'} pipelines begin with {named!r}"[:200])
+    return found[0]
 
 
 def _times(row: object, *names: str) -> dict[str, str | None]:

@@ -52,6 +52,18 @@ def test_show_says_what_each_stage_did_and_cost(failed):
     assert shown["may_resume"]
 
 
+@pytest.mark.parametrize("form", ["{0:.8}", "pipeline-{0:.8}", "{0:.13}"])
+def test_the_start_of_an_id_is_enough(failed, form):
+    assert pipeline_verb("show", form.format(str(failed.pk)))["pipeline"] == str(failed.pk)
+
+
+def test_a_start_that_is_no_id_s_or_of_nothing_is_wrong_use(failed):
+    other = "0000" if not str(failed.pk).startswith("0000") else "1111"
+    assert refused("show", other) == (2, f"no pipelines begin with '{other}'")
+    assert refused("show", "nope") == (2, "'nope' is neither an id nor the start of one")
+    assert refused("show", "abc")[0] == 2
+
+
 def test_show_reads_as_lines_for_people(failed):
     out = StringIO()
     call_command("pipeline", "show", str(failed.pk), stdout=out)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import CommandParser
 
 from guards.fronts.commands import Exit, JsonCommand, wrong_use
 from guards.types import Asker
 from pipelines import models, schemas, selectors
+from pipelines.management import naming
 from pipelines.services import missions
 
 #: How many missions a list shows.
@@ -67,16 +67,7 @@ class Command(JsonCommand):
 
 def _found(named: str) -> models.Mission:
     """The one mission whose id is, or begins with, what was typed."""
-    typed = named.strip().lower()
-    try:
-        rows = models.Mission.objects.filter(pk=UUID(typed))
-    except ValueError:
-        digits = typed.replace("-", "")
-        if len(digits) < 4 or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
-            raise wrong_use(f"{named!r} is neither an id nor the start of one") from None
-        least = UUID(digits.ljust(32, "0"))
-        most = UUID(digits.ljust(32, "f"))
-        rows = models.Mission.objects.filter(pk__gte=least, pk__lte=most)
+    rows = models.Mission.objects.filter(pk__range=naming.ids_from(named))
     found = list(rows.select_related("stage").order_by()[:2])
     if len(found) != 1:
         raise wrong_use(f"{len(found) or 'no'} missions begin with {named!r}"[:200])
