@@ -148,7 +148,7 @@ def _carry(claim: Claim, began: float) -> bool:
             progress.append(_started(claim, began))
             _work_through(progress[0])
     except ClaimLost as error:
-        log.error(
+        log.warning(
             "stopped working on a pipeline", pipeline=str(claim.pipeline_id), detail=error.detail
         )
     return not (progress and progress[0].put_back)
