@@ -41,6 +41,7 @@ PIPELINES = {
     "tool_call.withdrawn": "The question about {tool} was taken back: {reason}.",
     "command.drafted": "{actor} wrote a draft of the command {name}.",
     "command.draft_discarded": "{actor} threw the draft of the command {name} away.",
+    "command.removed": "{actor} removed the command {name}, which was never signed.",
     "command.loaded": "{actor} loaded the signed command {name}, serial {serial}.",
     "command.refused": "A command file was refused ({cause}): {reason}.",
     "rule.saved": "{actor} saved the planning rule {name}.",

@@ -67,8 +67,8 @@ class CommandAdmin(PageAdmin):
         return command.draft_by if command.draft_at else ""
 
     def acts(self) -> Mapping[str, Act]:
-        """A signature that was made elsewhere is taken back here; a draft is thrown away."""
-        return {"sign": self.sign, "discard": self.discard}
+        """A signature made elsewhere is taken back; a draft or a refused file is thrown away."""
+        return {"sign": self.sign, "discard": self.discard, "remove": self.remove}
 
     def pages(self) -> list[URLPattern]:
         """The editor, its check while one types, and the files to take away."""
@@ -160,8 +160,14 @@ class CommandAdmin(PageAdmin):
         drafts.discard(name=command.name, by=operator(request))
         return f"The draft of {command.name} is gone."
 
+    def remove(self, request: HttpRequest, object_id: str) -> str:
+        """Take a refused file away that nobody ever signed."""
+        command = Command.objects.get(pk=object_id)
+        command_services.remove_refused(name=command.name, by=operator(request))
+        return f"{command.name} is gone. Its file, if it is still there, will be refused again."
+
     def act_target(self, request: HttpRequest, object_id: str, act: str) -> str:
-        """The command's page; the list once it is gone with its draft."""
+        """The command's page; the list once the command is gone."""
         if Command.objects.filter(pk=object_id).exists():
             return self.page_url(object_id)
         return reverse("admin:pipelines_command_changelist")

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from guards import documents
 from guards.exceptions import (
+    Conflict,
     CountersignError,
     DocumentNotSigned,
     InvalidInput,
@@ -113,6 +114,26 @@ def document_to_sign(command: Command) -> Mapping[str, Any]:
     """What a signature is wanted over: the draft, or the document where there is none."""
     document: Mapping[str, Any] = command.document if command.draft is None else command.draft
     return document
+
+
+def remove_refused(*, name: str, by: Asker) -> None:
+    """Take a command away that was never loaded: a refused file that nobody will sign.
+
+    NotFound, or Conflict for one that was signed once: its serial has to be remembered.
+    """
+    with unit_of_work():
+        row = Command.objects.select_for_update().filter(name=name).first()
+        if row is None:
+            raise NotFound(f"there is no command {name}", field="name")
+        if row.highest_serial:
+            raise Conflict(f"{name} was signed once, so its serial is kept; its file may go")
+        events.append_event(
+            kind="command.removed",
+            subject=Subject("pipelines.command", str(row.pk)),
+            actor=str(by),
+            facts={"name": name, "digest": row.digest},
+        )
+        row.delete()
 
 
 def check_runner(spec: CommandSpec) -> None:
@@ -239,9 +260,10 @@ def _rejected(outcome: LoadOutcome, error: CountersignError, by: Asker) -> LoadO
         detail=error.detail,
     )
     with unit_of_work():
+        row = Command.objects.filter(name=refused.name).values_list("pk", flat=True).first()
         events.append_event(
             kind="command.refused",
-            subject=Subject("pipelines.command", refused.name[:64] or "unnamed"),
+            subject=Subject("pipelines.command", str(row or refused.name[:64] or "unnamed")),
             actor=str(by),
             facts={
                 "file": refused.file,
