@@ -64,8 +64,8 @@ class OwnerKeyExpired(OwnerKeyInvalid):
 def canonical(document: Mapping[str, Any]) -> bytes:
     """The bytes that are signed: RFC 8785 JSON of all fields but `signature`.
 
-    InvalidInput for what JSON cannot hold exactly: dates, NaN, whole numbers past 2**53 however they
-    are written (PostgreSQL gives `1e18` back as one), keys that are not text.
+    InvalidInput for what JSON cannot hold exactly: dates, NaN, whole numbers past 2**53 in whatever
+    form (PostgreSQL gives `1e18` back as one), keys that are not text.
     """
     if not isinstance(document, Mapping):  # a row that somebody wrote past us
         raise InvalidInput("this document has no canonical form: it is no mapping")

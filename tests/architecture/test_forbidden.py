@@ -141,8 +141,6 @@ def test_no_function_is_too_long_to_hold_in_the_eye():
 
 def test_every_module_says_what_it_is_for():
     silent = [
-        name
-        for name, text in _modules()
-        if text.strip() and ast.get_docstring(_tree(text)) is None
+        name for name, text in _modules() if text.strip() and ast.get_docstring(_tree(text)) is None
     ]
     assert silent == []
