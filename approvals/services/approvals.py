@@ -95,7 +95,7 @@ def approve_by_policy(*, request: Request, judgement: Judgement) -> Effect:
     try:
         with unit_of_work(durable=True):
             answer = _approve_sealed(sealed, judgement)
-    except (IntegrityError, EffectAlreadyExists) as error:
+    except (IntegrityError, EffectAlreadyExists, EffectOutstanding) as error:
         # Another process was first: with the same act, or with another about its source.
         earlier = _earlier_effect(sealed)
         if earlier is None:
