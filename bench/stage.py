@@ -11,14 +11,11 @@ stage in many there.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -38,91 +35,21 @@ def main() -> None:
 
 
 def prepare(directory: Path) -> None:
-    """A house of its own: data directory, database, owner's key."""
-    os.environ |= {
-        "DATA_DIR": str(directory),
-        "DATABASE_URL": f"sqlite:///{directory / 'bench.sqlite3'}",
-        "SECRET_KEY": "bench-only-" + "0" * 50,
-        "DJANGO_SETTINGS_MODULE": "config.settings",
-        "LOG_LEVEL": "ERROR",
-        "REDIS_URL": "",
-        "OWNER_HANDLE": "",
-        "ALLOWED_BINARIES": "/usr/bin,/bin",
-    }
-    from tests import keys
+    """A house of its own, with one signed command that keeps the pipe."""
+    from bench import house
 
-    owner = keys.Keys().owner
-    key_file = directory / "owner.pgp"
-    key_file.write_bytes(owner.public)
-    os.environ |= {"OWNER_FINGERPRINT": owner.fingerprint, "OWNER_KEY_FILE": str(key_file)}
-
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0, skip_checks=True)
-    from teams.services import checkpoints
-
-    checkpoints.ensure_key()
-    install(owner)
-
-
-def install(owner: Any) -> None:
-    """One signed command that runs /bin/true and keeps the pipe."""
-    from guards import documents
-    from guards.types import Asker
-    from pipelines.services import commands
-    from tests.keys import sign_detached
-    from tests.pipelines.factories import AccountFactory
-
-    document = {
-        "schema": "command/1",
-        "name": "nothing",
-        "serial": 1,
-        "runner": "cli",
-        "mode": "passthrough",
-        "binary": "/bin/true",
-        "reply": False,
-    }
-    path = Path(os.environ["DATA_DIR"]) / "nothing.json"
-    signature = sign_detached(owner, documents.canonical(document)).decode()
-    path.write_text(json.dumps({**document, "signature": signature}))
-    outcome = commands.load_file(path, by=Asker("operator", "bench"))
-    assert outcome.outcome == "loaded", outcome
-    AccountFactory()
-
-
-def pipeline_of(stages: int) -> Any:
-    """A planned pipeline with so many stages, and its reply."""
-    from mail.models import Account
-    from pipelines.models import Command
-    from tests.pipelines.factories import MessageFactory, PipelineFactory, StageFactory
-
-    digest = Command.objects.get(name="nothing").digest
-    pipeline = PipelineFactory(
-        message=MessageFactory(account=Account.objects.first(), execution="taken")
-    )
-    for position in range(1, stages + 1):
-        StageFactory(
-            pipeline=pipeline,
-            position=position,
-            command="nothing",
-            digest=digest,
-            runner="cli",
-            mode="passthrough",
-        )
-    StageFactory(pipeline=pipeline, position=stages + 1)
-    return pipeline
+    owner = house.open_house(directory)
+    house.install(owner, "nothing", binary="/bin/true", mode="passthrough")
 
 
 def run(stages: int) -> float:
     """Seconds per stage of one pipeline, from its claim to its end."""
+    from bench import house
     from bench.harness import time_once
     from pipelines.models import Pipeline
     from pipelines.services import execution
 
-    pipeline = pipeline_of(stages)
+    pipeline = house.due_pipeline(["nothing"] * stages)
     seconds = time_once(lambda: execution.run(pipeline_id=pipeline.pk))
     ended = Pipeline.objects.get(pk=pipeline.pk)
     assert ended.status == "completed", ended.error

@@ -44,6 +44,43 @@ def problems(document: Mapping[str, Any]) -> list[Problem]:
     return schema.problems(document) or sorted(_contradictions(_build(document)))
 
 
+def built_in(
+    name: str,
+    description: str,
+    *,
+    timeout: float,
+    arguments: tuple[ArgumentSpec, ...] = (),
+    prompt: str = "",
+    budget: Budget | None = None,
+) -> CommandSpec:
+    """A command that the program brings itself: no document, no signature, the pipe passes through.
+
+    `timeout` is in seconds.
+    """
+    return CommandSpec(
+        name=name,
+        runner="built-in",
+        mode="passthrough",
+        description=description,
+        arguments=arguments,
+        output_schema=None,
+        files=False,
+        write_set=(),
+        timeout=timeout,
+        environment={},
+        serial=1,
+        valid_until=None,
+        end_of_options=False,
+        repeatable=False,
+        reply=True,
+        project="",
+        steps=(),
+        document={},
+        prompt=prompt,
+        budget=budget,
+    )
+
+
 def _build(document: Mapping[str, Any]) -> CommandSpec:
     runner = document.get("runner", "claude")
     return CommandSpec(

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from pipelines import registry
+from pipelines import registry, specification
 from pipelines.registry import Runner
 from pipelines.services import asked_plans, planning
 from pipelines.types import Budget, CommandSpec, Job, RunResult
@@ -57,25 +57,10 @@ class PlanCommand:
     @property
     def spec(self) -> CommandSpec:
         """With the limits that the settings have now."""
-        return CommandSpec(
-            name=planning.PLAN,
-            runner="built-in",
-            mode="passthrough",
-            description="Decides which commands a message asks for.",
-            arguments=(),
-            output_schema=None,
-            files=False,
-            write_set=(),
+        return specification.built_in(
+            planning.PLAN,
+            "Decides which commands a message asks for.",
             timeout=TIMEOUT,
-            environment={},
-            serial=1,
-            valid_until=None,
-            end_of_options=False,
-            repeatable=False,
-            reply=True,
-            project="",
-            steps=(),
-            document={},
             prompt=TASK,
             budget=Budget(
                 rounds=1, max_usd=settings.PLANNER_MAX_USD, max_turns=settings.PLANNER_MAX_TURNS

@@ -5,34 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from pipelines import specification
 from pipelines.services import sending
 from pipelines.types import ArgumentSpec, ArgumentType, CommandSpec, Job, RunResult
 
 #: Longer than one SMTP session may take, in seconds.
 _TIMEOUT = 150.0
 
-SPEC = CommandSpec(
-    name="send",
-    runner="built-in",
-    mode="passthrough",
-    description="Send the pipe, its files attached, to an address that holds w.",
+SPEC = specification.built_in(
+    "send",
+    "Send the pipe, its files attached, to an address that holds w.",
+    timeout=_TIMEOUT,
     arguments=(
         ArgumentSpec("to", ArgumentType.STRING, required=True, max_length=254),
         ArgumentSpec("subject", ArgumentType.STRING, required=True, max_length=800),
     ),
-    output_schema=None,
-    files=False,
-    write_set=(),
-    timeout=_TIMEOUT,
-    environment={},
-    serial=1,
-    valid_until=None,
-    end_of_options=False,
-    repeatable=False,
-    reply=True,
-    project="",
-    steps=(),
-    document={},
 )
 
 
