@@ -93,6 +93,19 @@ class SigningRefused(CountersignError):
     code = "signing-refused"
 
 
+class EncryptionRefused(CountersignError):
+    """Nothing may be encrypted to this key, so nothing leaves; `reason` says why.
+
+    Reasons are `guards.openpgp.EncryptionRefusal`.
+    """
+
+    code = "encryption-refused"
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason = str(reason)
+        super().__init__(detail or f"nothing may be encrypted: {reason}", rule=self.reason)
+
+
 class DocumentNotSigned(CountersignError):
     """A signed document does not verify; `reason` says how (DES-034).
 

@@ -121,6 +121,11 @@ def sign_detached(
     return gpg(key.home, *options, "--detach-sign", "--output", "-", stdin=payload)
 
 
+def decrypt(key: Key, message: bytes) -> bytes:
+    """What a message says to the holder of `key`; AssertionError where it is for others."""
+    return gpg(key.home, "--decrypt", stdin=message)
+
+
 def public_key(key: Key, *, armor: bool = False) -> bytes:
     """The public key, binary (as a `Pin` holds it) or armoured (as a file has it)."""
     if not armor:
@@ -184,6 +189,16 @@ class Keys:
             signing_fingerprint=fingerprint,
         )
 
+    def able_to_read(
+        self, key: Key, *, created: datetime | None = None, expires: timedelta | None = None
+    ) -> Key:
+        """The same key with one more subkey, to encrypt to; `expires` from when it is made."""
+        moment = created or key.created
+        ends = "0" if expires is None else f"seconds={int(expires.total_seconds())}"
+        gpg(key.home, "--faked-system-time", _stamp(moment) + "!", "--quick-add-key",
+            key.fingerprint, "cv25519", "encr", ends)  # fmt: skip
+        return replace(key, public=gpg(key.home, "--export", key.fingerprint))
+
     def separate_home(self) -> Path:
         """One more home with a short path, removed with the session."""
         home = new_home(self.root)
@@ -239,6 +254,16 @@ class Keys:
         gpg(elsewhere, "--trust-model", "pgp", "--import", stdin=key.public)
         gpg(elsewhere, "--trust-model", "pgp", "--import", stdin=certificate)
         return replace(key, public=gpg(elsewhere, "--export", key.fingerprint))
+
+    @cached_property
+    def reader(self) -> Key:
+        """A person who signs and reads: a primary that signs, a subkey to encrypt to."""
+        return self.able_to_read(self.make("Reader"))
+
+    @cached_property
+    def other_reader(self) -> Key:
+        """Somebody else who reads."""
+        return self.able_to_read(self.make("Other"))
 
     @cached_property
     def with_subkey(self) -> Key:

@@ -43,6 +43,18 @@ class SignatureOutcome(StrEnum):
     VERIFIER_UNAVAILABLE = "verifier-unavailable"
 
 
+class EncryptionRefusal(StrEnum):
+    """Why nothing was encrypted: the closed list."""
+
+    NO_RECIPIENT = "no-recipient"
+    TOO_MANY_RECIPIENTS = "too-many-recipients"
+    UNREADABLE_KEY = "unreadable-key"
+    WRONG_KEY = "wrong-key"
+    REVOKED_KEY = "revoked-key"
+    EXPIRED_KEY = "expired-key"
+    NO_ENCRYPTION_KEY = "no-encryption-key"
+
+
 @dataclass(frozen=True, slots=True)
 class SignatureReport:
     """The answer of a verifier.
@@ -96,5 +108,20 @@ class Verifier(Protocol):
 
         The key is chosen among `pins` by the issuer that the signature names. `now` is the moment
         at which the key and the signature must be valid; None is the real clock.
+        """
+        ...
+
+
+class Encrypter(Protocol):
+    """Makes bytes unreadable for everybody but the holders of pinned keys."""
+
+    def encrypt(
+        self, *, payload: bytes, recipients: Sequence[Pin], now: datetime | None = None
+    ) -> bytes:
+        """`payload` as one armoured OpenPGP message to exactly these keys, each once.
+
+        A key counts by its pinned primary fingerprint alone. EncryptionRefused, before anything is
+        written, unless each of them may receive at `now` (None is the real clock);
+        OpenPGPUnavailable when GnuPG cannot be asked or did not do exactly this.
         """
         ...

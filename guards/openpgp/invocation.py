@@ -50,10 +50,10 @@ class GatewayFile:
         while written < len(content):
             written += os.pwrite(self.descriptor, memoryview(content)[written:], written)
 
-    def read(self) -> bytes:
-        """What a program wrote; OpenPGPUnavailable when that is more than anything sane."""
+    def read(self, most: int = _MAX_OUTPUT_BYTES) -> bytes:
+        """What a program wrote; OpenPGPUnavailable when that is more than `most` bytes."""
         size = os.fstat(self.descriptor).st_size
-        if size > _MAX_OUTPUT_BYTES:
+        if size > most:
             raise OpenPGPUnavailable(f"GnuPG wrote {size} bytes")
         return os.pread(self.descriptor, size, 0)
 
@@ -78,12 +78,13 @@ def invoke(
     *,
     environment: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
+    most: int = _MAX_OUTPUT_BYTES,
 ) -> Invocation:
     """Run `program`; `{name}` in an argument is the path, `{name:fd}` the number, of a file.
 
     `files` gives the contents by name; `{status}` and `{status:fd}` are always there. Raises
-    OpenPGPUnavailable when the program is missing, does not start, or is still running after
-    `timeout` seconds (then its whole process group is killed).
+    OpenPGPUnavailable when the program is missing, does not start, writes more than `most` bytes,
+    or is still running after `timeout` seconds (then its whole process group is killed).
     """
     path = find_program(program)
     with ExitStack() as stack:
@@ -94,7 +95,7 @@ def invoke(
             [path, *arguments], shared, stdout=output.descriptor, environment=environment or {}
         )
         exit_code = finish(child, program, timeout)
-        return Invocation(exit_code, shared["status"].read(), output.read())
+        return Invocation(exit_code, shared["status"].read(), output.read(most))
 
 
 def open_file(stack: ExitStack, content: bytes = b"") -> GatewayFile:

@@ -24,6 +24,9 @@ _SHOW = (
     "--with-colons", "--fixed-list-mode", "--with-fingerprint", "--list-keys",
 )  # fmt: skip
 
+#: Validities of a key or subkey to which nothing is sent: revoked, expired, invalid, disabled.
+_SPENT = frozenset("reid")
+
 
 def read_key(content: bytes) -> KeyFacts:
     """The facts of a public key, armoured or binary.
@@ -52,6 +55,21 @@ def _list_key(binary: bytes, fingerprint: str) -> KeyFacts:
     if len(listed) != 1 or listed[0]["fingerprint"] != fingerprint:
         raise InvalidInput("GnuPG cannot use this key: it has no valid self-signature", field="key")
     return facts_of(listed[0], binary)
+
+
+def encryption_keys(binary: bytes, *, now: datetime) -> list[str]:
+    """The ids (16 hex) of the parts of a public key that may receive at `now`, as GnuPG lists them.
+
+    The primary's own state is not looked at: see `read_key`.
+    """
+    found = []
+    for listed in read_listing(invoke("gpg", _SHOW, {"key": binary}).output):
+        for part in (listed, *listed.get("subkey_info", {}).values()):
+            ends = _moment(part["expires"])
+            is_over = ends is not None and ends <= now
+            if "e" in part["cap"] and part["trust"] not in _SPENT and not is_over:
+                found.append(part["keyid"].upper())
+    return found
 
 
 def read_listing(output: bytes) -> list[dict[str, Any]]:

@@ -12,13 +12,16 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from guards.exceptions import EncryptionRefused, OpenPGPUnavailable
 from guards.openpgp.base import (
     ALLOWED_HASHES,
+    EncryptionRefusal,
     KeyFacts,
     SignatureOutcome,
     SignatureReport,
     is_in_the_future,
 )
+from guards.openpgp.encryption import distinct, refuse_unfit
 from guards.types import Pin
 
 _STATUS = {
@@ -34,13 +37,20 @@ _STATUS = {
 _Claims = dict[str, str]
 
 
-def make_key(uid: str, *, expires_at: datetime | None = None, revoked: bool = False) -> KeyFacts:
-    """A made-up key; its `binary` is what a pin of it holds."""
+def make_key(
+    uid: str,
+    *,
+    expires_at: datetime | None = None,
+    revoked: bool = False,
+    encrypts: bool = False,
+) -> KeyFacts:
+    """A made-up key; its `binary` is what a pin of it holds. `encrypts`: it may receive."""
     fingerprint = secrets.token_hex(20).upper()
     claims = {
         "fingerprint": fingerprint,
         "expires_at": expires_at.isoformat() if expires_at else "",
         "revoked": "yes" if revoked else "",
+        "encrypts": "yes" if encrypts else "",
     }
     return KeyFacts(fingerprint, uid, expires_at, json.dumps(claims).encode(), revoked=revoked)
 
@@ -134,3 +144,45 @@ def _read(signature: bytes) -> list[_Claims]:
         ]
     except ValueError:
         return []
+
+
+class MemoryEncrypter:
+    """Keeps the contract of `Encrypter` and hides nothing: the "message" is a line of JSON."""
+
+    def __init__(self, *, available: bool = True) -> None:
+        self.available = available
+
+    def encrypt(
+        self, *, payload: bytes, recipients: Sequence[Pin], now: datetime | None = None
+    ) -> bytes:
+        """See `Encrypter.encrypt`."""
+        chosen = distinct(recipients)
+        for pin in chosen:
+            _refuse_unfit_pin(pin, now or datetime.now(UTC))
+        if not self.available:
+            raise OpenPGPUnavailable("gpg is not installed: install GnuPG")
+        message = {"to": [pin.fingerprint for pin in chosen], "payload": payload.hex()}
+        return _BEGIN + json.dumps(message).encode() + _END
+
+
+_BEGIN = b"-----BEGIN PGP MESSAGE-----\n\n"
+_END = b"\n-----END PGP MESSAGE-----\n"
+
+
+def decrypt(key: KeyFacts, message: bytes) -> bytes | None:
+    """What a made-up message says to the holder of that key; None where it is for others."""
+    content = json.loads(message.removeprefix(_BEGIN).removesuffix(_END))
+    return bytes.fromhex(content["payload"]) if key.fingerprint in content["to"] else None
+
+
+def _refuse_unfit_pin(pin: Pin, now: datetime) -> None:
+    try:
+        claims: _Claims = json.loads(pin.public_key)
+    except ValueError as error:
+        raise EncryptionRefused(EncryptionRefusal.UNREADABLE_KEY) from error
+    if claims["fingerprint"] != pin.fingerprint:
+        raise EncryptionRefused(EncryptionRefusal.WRONG_KEY)
+    ends = datetime.fromisoformat(claims["expires_at"]) if claims["expires_at"] else None
+    refuse_unfit(pin.fingerprint, revoked=bool(claims["revoked"]), expires_at=ends, now=now)
+    if not claims["encrypts"]:
+        raise EncryptionRefused(EncryptionRefusal.NO_ENCRYPTION_KEY)

@@ -23,6 +23,9 @@ _SUBKEY_TAG = 14
 _KEY_TAGS = frozenset({_SIGNATURE_TAG, _PRIMARY_TAG, 10, 12, 13, _SUBKEY_TAG, 17})
 #: Trust and marker packets: no part of a key.
 _NOTES = frozenset({10, 12})
+#: A session key for one recipient, and data whose integrity is protected (RFC 9580 §5.1, §5.13).
+_SESSION_KEY_TAG = 1
+_PROTECTED_TAGS = frozenset({18, 20})
 _MAX_PACKETS = 4096
 
 _ARMOR_EDGE = re.compile(rb"-----(BEGIN|END) PGP [A-Z ]{3,30}-----")
@@ -230,6 +233,26 @@ def without_trust(binary: bytes) -> bytes:
     """
     kept = (packet for tag, _, packet in split_packets(binary) if tag not in _NOTES)
     return b"".join(kept)
+
+
+def recipients_of(binary: bytes) -> tuple[str, ...]:
+    """The ids (16 hex) of the keys that an encrypted message is for, one for each session key.
+
+    MalformedPackets unless such packets, and nothing else, precede integrity-protected data.
+    """
+    found: list[str] = []
+    offset = 0
+    while offset < len(binary):
+        first = binary[offset]
+        if first & 0xC0 == 0xC0 and first & 0x3F in _PROTECTED_TAGS:
+            return tuple(found)
+        tag, start, length = _read_header(binary, offset)
+        body = binary[start : start + length]
+        if tag != _SESSION_KEY_TAG or len(body) < 10 or body[0] != 3:
+            raise MalformedPackets(f"a packet with tag {tag} stands before the encrypted data")
+        found.append(body[1:9].hex().upper())
+        offset = start + length
+    raise MalformedPackets("there is no encrypted data")
 
 
 @lru_cache(maxsize=4096)
