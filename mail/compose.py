@@ -18,7 +18,7 @@ from email.utils import format_datetime
 
 from guards.exceptions import InvalidInput
 from guards.openpgp import Signature
-from mail import parts
+from mail import concealing, parts
 from mail.mime.addresses import parse_address
 from mail.types import ComposedMail, Enclosure
 
@@ -47,14 +47,16 @@ def compose_reply(
     repo: str = "",
     agent: str = "",
     files: Sequence[Enclosure] = (),
+    encrypt: Callable[[bytes], bytes] | None = None,
 ) -> ComposedMail:
     """A reply as the exact bytes that will leave.
 
     `original` is (subject, message id, references) of the message answered; `message_id` has no
     brackets; `sign` makes a detached signature over text and files, or is None for plain mail.
     `repo` becomes `X-Beadle-Repo`, `agent` (else the sender) `X-Beadle-Agent`, by which we know our
-    own mail. InvalidInput names the field that cannot be a header; what `sign` raises passes
-    through, and nothing is ever sent unsigned instead.
+    own mail. `encrypt` makes an OpenPGP message of everything, headers included, and a Subject
+    outside that says nothing. InvalidInput names the field that cannot be a header; what `sign` and
+    `encrypt` raise passes through, and nothing is ever sent unsigned or in clear instead.
     """
     answers = _threading(original[1], original[2])
     if automatic:
@@ -66,6 +68,7 @@ def compose_reply(
         marks=(repo, agent or from_address),
         files=files,
         sign=sign,
+        encrypt=encrypt,
     )
 
 
@@ -82,6 +85,7 @@ def compose_new(
     sign: Callable[[bytes], Signature] | None,
     agent: str = "",
     files: Sequence[Enclosure] = (),
+    encrypt: Callable[[bytes], bytes] | None = None,
 ) -> ComposedMail:
     """A message that answers none, as the exact bytes that will leave; see `compose_reply`."""
     extra = [("Auto-Submitted", "auto-generated")] if automatic else []
@@ -92,6 +96,7 @@ def compose_new(
         marks=("", agent or from_address),
         files=files,
         sign=sign,
+        encrypt=encrypt,
     )
 
 
@@ -115,8 +120,9 @@ def _composed(
     marks: tuple[str, str],
     files: Sequence[Enclosure],
     sign: Callable[[bytes], Signature] | None,
+    encrypt: Callable[[bytes], bytes] | None,
 ) -> ComposedMail:
-    headers = [
+    headers: tuple[tuple[str, str], ...] = (
         ("From", _mailbox(letter.from_name, _address(letter.from_address, "from_address"))),
         ("To", _recipients(letter.to)),
         ("Subject", _encoded(parts.field(letter.subject, "subject"))),
@@ -124,14 +130,16 @@ def _composed(
         ("Message-ID", f"<{_matching(_ID, letter.message_id, 'message_id')}>"),
         *extra,
         *_marks(*marks),
-        ("MIME-Version", "1.0"),
-    ]
+    )
     body = parts.text_body(text)
     if files:
         body = parts.mixed([body, *map(parts.file_part, files)])
-    if sign is not None:
+    if encrypt is not None:
+        headers, body = concealing.conceal(headers, body, encrypt=encrypt, sign=sign)
+    elif sign is not None:
         body = parts.signed(body, sign)
-    raw = parts.header_block(tuple(headers) + body.headers) + b"\r\n" + body.content
+    around = (*headers, ("MIME-Version", "1.0"), *body.headers)
+    raw = parts.header_block(around) + b"\r\n" + body.content
     return ComposedMail(
         raw=raw,
         message_id=letter.message_id,

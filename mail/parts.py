@@ -136,11 +136,16 @@ def _character(byte: int) -> str:
 
 def mixed(parts: Sequence[Body]) -> Body:
     """multipart/mixed: the text, then the files."""
+    return multipart("mixed", parts)
+
+
+def multipart(subtype: str, parts: Sequence[Body], parameters: Sequence[str] = ()) -> Body:
+    """The parts one after another, as they are; `parameters` stand before the boundary."""
     contents = [part.serialised for part in parts]
     boundary = _boundary(*contents)
     dashes = b"--" + boundary.encode("ascii")
     inside = b"".join(dashes + b"\r\n" + content + b"\r\n" for content in contents)
-    value = f'multipart/mixed; boundary="{boundary}"'
+    value = "; ".join((f"multipart/{subtype}", *parameters, f'boundary="{boundary}"'))
     return Body((("Content-Type", value),), inside + dashes + b"--\r\n")
 
 
@@ -207,13 +212,8 @@ def signed(body: Body, sign: Callable[[bytes], Signature]) -> Body:
         ),
         armored if armored.endswith(b"\r\n") else armored + b"\r\n",
     )
-    boundary = _boundary(payload, part.serialised)
-    dashes = b"--" + boundary.encode("ascii")
-    first = dashes + b"\r\n" + payload + b"\r\n"
-    second = dashes + b"\r\n" + part.serialised + b"\r\n"
-    parameters = f'micalg={signature.micalg}; protocol="application/pgp-signature"'
-    value = f'multipart/signed; {parameters}; boundary="{boundary}"'
-    return Body((("Content-Type", value),), first + second + dashes + b"--\r\n")
+    parameters = (f"micalg={signature.micalg}", 'protocol="application/pgp-signature"')
+    return multipart("signed", [body, part], parameters)
 
 
 def _boundary(*contents: bytes) -> str:
