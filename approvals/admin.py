@@ -13,6 +13,7 @@ from django.utils import timezone
 from unfold.decorators import display
 
 from approvals import selectors
+from approvals.middleware import root_of
 from approvals.models import Approval, Effect, Hold, Observation
 from approvals.registry import is_permission, kinds
 from approvals.sentences import phase_sentence, reason_sentence
@@ -89,7 +90,9 @@ class HoldAdmin(PageAdmin):
 
     def open_for_review(self, request: HttpRequest, object_id: str) -> str | None:
         """Take a fresh snapshot and make the approval."""
-        approval = hold_services.open_for_review(hold_id=object_id, by=operator(request))
+        approval = hold_services.open_for_review(
+            hold_id=object_id, by=operator(request), root=root_of(request)
+        )
         request.opened_approval = approval  # type: ignore[attr-defined]
         return None
 
@@ -159,7 +162,9 @@ class ApprovalAdmin(PageAdmin):
         if is_permission(approval_services.found(object_id).kind):
             permission_services.permit(approval_id=object_id, by=by, via=via, digest=digest)
             return "Allowed, for exactly one use of it."
-        approval_services.approve(approval_id=object_id, by=by, via=via, digest=digest)
+        approval_services.approve(
+            approval_id=object_id, by=by, via=via, digest=digest, root=root_of(request)
+        )
         return "Approved. It leaves now, exactly once."
 
     def reject(self, request: HttpRequest, object_id: str) -> str:

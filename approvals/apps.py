@@ -12,6 +12,6 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register protections, scopes and checks."""
-        from approvals import checks, protections  # noqa: F401
+        from approvals import checks, protections, receivers  # noqa: F401
 
         protections.register()

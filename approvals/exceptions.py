@@ -63,3 +63,25 @@ class DigestMismatch(Conflict):
     """What was read is not what waits here: load the page again."""
 
     code = "digest-mismatch"
+
+
+class ContactRefused(Conflict):
+    """A contact was not made: what allows it is over, was changed, or is used up."""
+
+    code = "contact-refused"
+
+    def __init__(self, reason: str, *, field: str = "") -> None:
+        spoken = reason.replace("_", " ")
+        super().__init__(f"{spoken}: nothing was contacted", field=field or None, rule=reason)
+        self.reason = reason
+
+
+class Blocked(Conflict):
+    """The last look before the contact found something else than was approved."""
+
+    code = "blocked"
+
+    def __init__(self, reason: str, *, field: str = "") -> None:
+        spoken = reason.replace("_", " ")
+        super().__init__(f"{spoken}: nothing was sent", field=field or None, rule=reason)
+        self.reason = reason

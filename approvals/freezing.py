@@ -13,7 +13,8 @@ import rfc8785
 from approvals import registry, sealing
 from approvals.exceptions import ArtifactUnreadable
 from approvals.models import Approval, Artifact, Effect
-from approvals.types import Frozen, Request
+from approvals.registry import NOTHING
+from approvals.types import Frozen, Grant, Request
 from guards.types import Subject
 
 
@@ -44,9 +45,9 @@ class SealedRequest:
         }
 
 
-def freeze(request: Request) -> SealedRequest:
+def freeze(request: Request, grant: Grant = NOTHING) -> SealedRequest:
     """Take the snapshot that a person or a policy would approve. Outside any transaction."""
-    frozen = registry.kind(request.kind).freeze(request.subject)
+    frozen = registry.kind(request.kind).freeze(request.subject, grant)
     facts = rfc8785.dumps(dict(frozen.facts))  # type: ignore[arg-type]
     return SealedRequest(
         request=request,

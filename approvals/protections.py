@@ -40,11 +40,30 @@ def register() -> None:
             "created_at",
             "expires_at",
             "decision",
+            "root",
+            "goal",
+            "answer_via",
         ),
     )
     registry.frozen_columns(
-        "approvals.Effect", (*_REQUEST, "approval", "digest", "payload", "facts", "created_at")
+        "approvals.Effect",
+        (
+            *_REQUEST,
+            "approval",
+            "digest",
+            "payload",
+            "facts",
+            "job",
+            "needs_authority",
+            "root",
+            "goal",
+            "goal_revision",
+            "consent",
+            "authority",
+            "created_at",
+        ),
     )
+    _protect_authority()
     registry.refuse_update(
         "approvals.Approval",
         "approval_moves",
@@ -66,6 +85,76 @@ def register() -> None:
     registry.register_scopes(
         "approvals", {"approvals:read": "Read what waits, what was approved and what left."}
     )
+
+
+def _protect_authority() -> None:
+    """Sessions are not prolonged, grants not widened, counts not taken back, jobs not given on."""
+    registry.frozen_columns("approvals.Root", ("user", "principal", "created_at", "expires_at"))
+    registry.frozen_columns(
+        "approvals.Goal", ("root", "kind", "about_type", "about_id", "created_at")
+    )
+    registry.frozen_columns(
+        "approvals.Consent",
+        (
+            "purpose",
+            "root",
+            "goal",
+            "goal_revision",
+            "effect",
+            "connections",
+            "digest",
+            "request_digest",
+            "created_at",
+            "expires_at",
+        ),
+    )
+    registry.frozen_columns("approvals.ContactBudget", ("consent", "contact", "cap"))
+    registry.frozen_columns("approvals.Job", ("kind", "consent", "looks_at", "created_at"))
+    registry.frozen_columns("approvals.Connection", ("account_type", "account_id", "use"))
+    registry.refuse_update(
+        "approvals.ContactBudget",
+        "budget_counts_up",
+        "NEW.spent < OLD.spent",
+        "a contact that was counted stays counted",
+    )
+    for column in ("ended_at", "revoked_at"):
+        registry.refuse_update(
+            "approvals.Root",
+            f"root_{column}_stays",
+            written_once(column),
+            "a session that is over stays over",
+        )
+    registry.refuse_update(
+        "approvals.Consent",
+        "consent_revoked_stays",
+        written_once("revoked_at"),
+        "a grant that was revoked stays revoked",
+    )
+    registry.refuse_update(
+        "approvals.Job",
+        "job_deadline_stays",
+        "OLD.deadline IS NOT NULL AND (NEW.deadline IS NULL OR NEW.deadline > OLD.deadline)",
+        "a job's deadline is never put off",
+    )
+    for column in ("quiesced_at", "finished_at"):
+        registry.refuse_update(
+            "approvals.Job",
+            f"job_{column}_stays",
+            written_once(column),
+            "a job ends once",
+        )
+    registry.refuse_update(
+        "approvals.Job",
+        "job_claimed_once",
+        "NEW.fence < OLD.fence OR NEW.attempts < OLD.attempts"
+        " OR (OLD.attempts = 1 AND NEW.holder <> OLD.holder)",
+        "a job is claimed once and never taken over",
+    )
+
+
+def written_once(column: str) -> str:
+    """SQL that is true for an UPDATE which clears or rewrites a moment."""
+    return f"OLD.{column} IS NOT NULL AND (NEW.{column} IS NULL OR NEW.{column} <> OLD.{column})"
 
 
 #: The mark exists before and is another after, or it appears without the move that makes it.

@@ -11,15 +11,43 @@ it (`approvals.services.approvals.consume`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Protocol
 
 from django.conf import settings
 
-from approvals.exceptions import UnknownKind
-from approvals.types import ContactOutcome, ContactResult, Frozen
+from approvals.exceptions import ContactRefused, UnknownKind
+from approvals.types import (
+    Act,
+    BoundConnection,
+    Contact,
+    ContactOutcome,
+    ContactResult,
+    Frozen,
+    Grant,
+    Purpose,
+)
 from guards.types import Subject
+
+#: How many contacts of each kind a purpose may make.
+Caps = Mapping[Purpose, Mapping[Contact, int]]
+
+
+class NoGrant:
+    """For snapshots of kinds that contact nobody: a contact is a mistake of the kind."""
+
+    def spend(self, contact: Contact) -> None:
+        """Refused: nobody granted a contact."""
+        raise ContactRefused("not_granted", field=str(contact))
+
+    def seconds_left(self) -> float:
+        """No contact, no clock."""
+        return 0.0
+
+
+NOTHING: Grant = NoGrant()
 
 
 class Kind(Protocol):
@@ -28,8 +56,11 @@ class Kind(Protocol):
     name: str
     label: str
 
-    def freeze(self, subject: Subject) -> Frozen:
-        """Take the snapshot that a person would approve. No network inside a transaction."""
+    def freeze(self, subject: Subject, grant: Grant) -> Frozen:
+        """Take the snapshot that a person would approve, outside any transaction.
+
+        A kind with caps for a preview asks its provider under the grant; others leave it alone.
+        """
         ...
 
     def recheck_in_writer(self, subject: Subject, facts: Mapping[str, object]) -> str | None:
@@ -38,24 +69,77 @@ class Kind(Protocol):
 
 
 class ActKind(Kind, Protocol):
-    """One kind of act that leaves the house. `outcomes`: the phases its contact may end in."""
+    """One kind of act that leaves the house; `ActDefaults` has what most kinds leave alone.
+
+    `outcomes`: the phases its contact may end in. `caps`: how many contacts each purpose may make;
+    a kind with caps needs a session, a goal and a finite grant beyond its approval. `by_policy`:
+    whether a policy may approve it. `via`: by which ways a person may. `freshness`: how old the
+    last look at the source may be when the contact is marked, in seconds.
+    """
 
     outcomes: frozenset[ContactOutcome]
+    caps: Caps
+    by_policy: bool
+    via: frozenset[str]
+    freshness: float
 
-    def contact(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult:
-        """Make the one contact, outside any transaction. Never raises for what the peer does."""
+    def connections(self, subject: Subject, purpose: Purpose) -> Sequence[BoundConnection]:
+        """The connections that a grant for this purpose binds. Database only."""
         ...
 
-    def readback(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult | None:
+    def observe(self, act: Act) -> float | None:
+        """Look at the source for the last time before the mark, outside any transaction.
+
+        The `time.monotonic()` of the look, None where the kind needs none. Blocked names what it
+        found changed; then nothing is contacted.
+        """
+        ...
+
+    def contact(self, act: Act) -> ContactResult:
+        """Make the one contact, outside any transaction. Never raises for what the peer does.
+
+        `accepted` from a kind that cannot end so means: its read-back decides.
+        """
+        ...
+
+    def readback(self, act: Act) -> ContactResult | None:
         """Look independently whether it arrived, within the same job.
 
         None where a look proves nothing for this kind or account.
         """
         ...
+
+    def look_again(self, act: Act) -> ContactResult | None:
+        """Look for an act of unknown outcome, read-only, under a grant of its own.
+
+        `verified` for exactly one strict match; None where a look proves nothing.
+        """
+        ...
+
+
+class ActDefaults:
+    """What a kind of act need not say: no caps, any answer, no look before or after the contact."""
+
+    caps: Caps = MappingProxyType({})
+    by_policy: bool = True
+    via: frozenset[str] = frozenset({"policy", "console", "token", "mail"})
+    freshness: float = 10.0
+
+    def connections(self, subject: Subject, purpose: Purpose) -> Sequence[BoundConnection]:
+        """None: what it contacts is no connection of ours."""
+        return ()
+
+    def observe(self, act: Act) -> float | None:
+        """Nothing to look at."""
+        return None
+
+    def readback(self, act: Act) -> ContactResult | None:
+        """A look proves nothing."""
+        return None
+
+    def look_again(self, act: Act) -> ContactResult | None:
+        """A look proves nothing."""
+        return None
 
 
 class PermissionKind(Kind, Protocol):
@@ -98,6 +182,11 @@ def act(name: str) -> ActKind:
         return _acts[name]
     except KeyError:
         raise UnknownKind(f"no act of kind {name!r} is registered") from None
+
+
+def caps(name: str, purpose: Purpose) -> Mapping[Contact, int]:
+    """The contacts that a purpose of this kind may make; none for permissions and plain acts."""
+    return _acts[name].caps.get(purpose, {}) if name in _acts else {}
 
 
 def is_permission(name: str) -> bool:

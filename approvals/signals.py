@@ -9,6 +9,7 @@
 `effect_acknowledged`  sender=Effect, effect=Effect, by=str: a person has seen the unknown outcome
 `contact_returned`  sender=Effect, effect=Effect, result=ContactResult: after the contact, before
                     its result is recorded (outside any transaction)
+`root_changed`      sender=Root, root=Root, change=str (minted, ended, revoked), by=str
 """
 
 from django.dispatch import Signal
@@ -20,3 +21,4 @@ effect_changed = Signal()
 effect_acknowledged = Signal()
 contact_claimed = Signal()
 contact_returned = Signal()
+root_changed = Signal()

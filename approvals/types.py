@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
 
 from guards.types import Asker, Subject
 
@@ -16,6 +18,47 @@ class ContactOutcome(StrEnum):
     VERIFIED = "verified"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+class Contact(StrEnum):
+    """One request to a provider, by what it asks. Each is counted before it is made."""
+
+    REFRESH = "refresh"
+    USERINFO = "userinfo"
+    PROFILE = "profile"
+    READ = "read"
+    POST = "post"
+    LIST = "list"
+    GET = "get"
+
+
+class Purpose(StrEnum):
+    """What a finite grant is for."""
+
+    CONNECT = "connect"
+    PREVIEW = "preview"
+    EXECUTE = "execute"
+    RECOVER = "recover"
+
+
+class Grant(Protocol):
+    """The right to make contacts, handed to a kind by the engine for one job."""
+
+    def spend(self, contact: Contact) -> None:
+        """Count one contact, immediately before it is made. ContactRefused: then it is not made."""
+        ...
+
+    def seconds_left(self) -> float:
+        """Until the job's deadline; 0.0 when it is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConnection:
+    """A connection at the revision that a grant binds."""
+
+    id: UUID
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +86,17 @@ class ContactResult:
     outcome: ContactOutcome
     reason: str
     detail: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An intent in the hands of the one process that may carry it out, proved by its digest."""
+
+    effect_id: UUID
+    subject: Subject
+    payload: bytes
+    facts: Mapping[str, object]
+    grant: Grant
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "approvals.middleware.RootMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_structlog.middlewares.RequestMiddleware",
@@ -303,6 +304,10 @@ AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int("AUTO_REPLIES_PER_IDENTITY_PER_HOUR
 
 # How long an approval stays valid after *open for review*, in seconds (ADR-016).
 APPROVAL_SECONDS = env.int("APPROVAL_SECONDS", default=300)
+# After so many hours an operator logs in again, whatever happens.
+ROOT_HOURS = env.int("ROOT_HOURS", default=12)
+# After so many minutes without a console request as well.
+ROOT_IDLE_MINUTES = env.int("ROOT_IDLE_MINUTES", default=60)
 
 # --- People ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from email.parser import BytesHeaderParser
 from email.policy import compat32
 from typing import Any
 
-from approvals.types import ContactOutcome, ContactResult, Frozen
+from approvals.registry import NOTHING, ActDefaults
+from approvals.types import Act, ContactOutcome, ContactResult, Frozen, Grant
 from guards import openpgp
 from guards.exceptions import CountersignError, NotFound, SigningRefused
 from guards.types import Subject
@@ -26,14 +27,14 @@ from mail.services import accounts, composing, enclosures, outbound
 from mail.types import ComposedMail, Enclosure
 
 
-class SmtpKind:
+class SmtpKind(ActDefaults):
     """Mail by SMTP. It ends `accepted` (250 after DATA), `failed`, `unknown`, or read back."""
 
     name = outbound.KIND
     label = "Mail"
     outcomes = frozenset(ContactOutcome)
 
-    def freeze(self, subject: Subject) -> Frozen:
+    def freeze(self, subject: Subject, grant: Grant = NOTHING) -> Frozen:
         """Compose the exact bytes now; signed where the account signs, never less (DES-020)."""
         draft = _draft(subject)
         accounts.refuse_inactive(draft.account)
@@ -56,10 +57,9 @@ class SmtpKind:
         now = _bound(draft)
         return next((name for name in now if facts.get(name) != now[name]), None)
 
-    def contact(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult:
+    def contact(self, act: Act) -> ContactResult:
         """One SMTP session with the frozen bytes. What prevents it before DATA is `failed`."""
+        facts = act.facts
         try:
             account = accounts.usable(_account_id(facts))
             if account.revision != facts.get("account_revision"):
@@ -72,20 +72,19 @@ class SmtpKind:
             endpoint,
             envelope_from=str(facts["envelope_from"]),
             recipients=_texts(facts["recipients"]),
-            payload=payload,
+            payload=act.payload,
         )
         return ContactResult(
             ContactOutcome(result.outcome.value), str(result.reason), _told(result)
         )
 
-    def readback(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult | None:
+    def readback(self, act: Act) -> ContactResult | None:
         """Find the server's own copy in Sent. A copy that we would file proves nothing (None)."""
+        facts = act.facts
         account = Account.objects.filter(pk=_account_id(facts)).first()
         if account is None or not (account.server_files_sent and account.sent_folder):
             return None
-        if not readback.is_filed(account, str(facts["message_id"]), payload):
+        if not readback.is_filed(account, str(facts["message_id"]), act.payload):
             return None
         return ContactResult(ContactOutcome.VERIFIED, "sent-copy-matches")
 

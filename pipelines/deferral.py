@@ -15,7 +15,8 @@ from typing import Any
 import rfc8785
 from django.conf import settings
 
-from approvals.types import Frozen
+from approvals.registry import NOTHING
+from approvals.types import Frozen, Grant
 from guards.exceptions import InvalidInput, NotFound
 from guards.types import Subject
 from mail import selectors as mail
@@ -94,7 +95,7 @@ class ToolCallKind:
         """TOOL_CALL_APPROVAL_DAYS."""
         return timedelta(days=settings.TOOL_CALL_APPROVAL_DAYS)
 
-    def freeze(self, subject: Subject) -> Frozen:
+    def freeze(self, subject: Subject, grant: Grant = NOTHING) -> Frozen:
         """The call as it was asked, with what a person reads before the answer."""
         call = _found(subject)
         if call is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -14,13 +15,14 @@ from approvals.clock import database_now
 from approvals.exceptions import (
     ApprovalExpired,
     ApprovalSuperseded,
+    ContactRefused,
     DigestMismatch,
     EffectAlreadyExists,
     EffectOutstanding,
 )
-from approvals.models import Approval, Effect, EffectQuerySet, Hold
-from approvals.services import artifacts, people, transitions
-from approvals.types import Request
+from approvals.models import Approval, Consent, Effect, EffectQuerySet, Hold, Job, Root
+from approvals.services import artifacts, authority, consents, jobs, people, transitions
+from approvals.types import Purpose, Request
 from guards import process, queue
 from guards.exceptions import AlreadyDecided, Conflict, InvalidInput, NotFound, Refused
 from guards.models import Decision
@@ -28,17 +30,17 @@ from guards.services import decisions
 from guards.services.units import unit_of_work
 from guards.types import Asker, Judgement, Verdict
 
-#: How long the process that installed a policy's intent has to make its contact, in seconds.
-CLAIM_SECONDS = 120
 
-
-def approve(*, approval_id: UUID | str, by: Asker, via: str, digest: str) -> Effect:
+def approve(
+    *, approval_id: UUID | str, by: Asker, via: str, digest: str, root: Root | None = None
+) -> Effect:
     """Say yes to what was shown: `digest` is what the person saw.
 
     Consumes the approval and installs its intent in one transaction, then the queue dispatches it.
-    A second click with the same digest gets the same effect. Raises DigestMismatch,
+    A second click with the same digest gets the same effect. A kind with caps needs the very
+    session that opened the review as `root`, and gets its finite grant here. Raises DigestMismatch,
     ApprovalExpired, ApprovalSuperseded (with the drifted field), AlreadyDecided, EffectOutstanding,
-    OwnAct, NotAPerson.
+    OwnAct, NotAPerson, ContactRefused (session over, revoked, goal changed).
     """
     asked = answerable(approval_id, by=by, via=via, digest=digest)
     registry.act(asked.kind)
@@ -47,7 +49,7 @@ def approve(*, approval_id: UUID | str, by: Asker, via: str, digest: str) -> Eff
     facts = freezing.open_facts(asked)
     try:
         with unit_of_work(durable=True):
-            answer = _approve_locked(asked.pk, facts, by=by, via=via)
+            answer = _approve_locked(asked.pk, facts, by=by, via=via, root=root)
     except IntegrityError as error:
         raise _why_not_installed(asked) from error
     if isinstance(answer, Conflict):
@@ -83,11 +85,14 @@ def approve_by_policy(*, request: Request, judgement: Judgement) -> Effect:
     """An approval that a policy decided: every effect has one, with its Decision.
 
     Freezes outside the transaction and installs the intent, claimed by this process for
-    `CLAIM_SECONDS`; the caller dispatches it. The same subject asked again gets the same effect, or
-    EffectAlreadyExists when it would now be another act. Refused unless the judgement allows.
+    `jobs.DEADLINE_SECONDS`; the caller dispatches it. The same subject asked again gets the same
+    effect, or EffectAlreadyExists when it would now be another act. Refused unless the judgement
+    allows, and for kinds that only a person may approve.
     """
     if judgement.verdict is not Verdict.ALLOW:
         raise Refused(f"{request.subject} may not leave: {judgement.rule}", rule=judgement.rule)
+    if not registry.act(request.kind).by_policy:
+        raise Refused(f"{request.kind} is approved by a person, each time", rule="needs-a-person")
     sealed = freezing.freeze(request)
     earlier = _earlier_effect(sealed)
     if earlier is not None:
@@ -123,9 +128,10 @@ def expire_due() -> int:
 
 
 def _approve_locked(
-    approval_id: UUID, facts: Mapping[str, object], *, by: Asker, via: str
+    approval_id: UUID, facts: Mapping[str, object], *, by: Asker, via: str, root: Root | None
 ) -> Effect | Conflict:
     """Inside the transaction. A Conflict that is returned has to be committed before it is told."""
+    granted = _grant_execution(approval_id, root)
     approval = locked(approval_id)
     if approval.state == Approval.State.CONSUMED:
         return Effect.objects.get(approval=approval)
@@ -141,7 +147,7 @@ def _approve_locked(
         decided_by=str(by),
         decided_via=via,
     )
-    effect = _consume_and_install(approval)
+    effect = _consume_and_install(approval, **granted)
     if approval.hold is not None:
         transitions.close_hold(
             approval.hold,
@@ -151,6 +157,31 @@ def _approve_locked(
         )
     queue.enqueue("approvals.tasks.dispatch_effect", str(effect.pk))
     return effect
+
+
+def _grant_execution(approval_id: UUID, root: Root | None) -> dict[str, Any]:
+    """The session, goal and finite grant that the intent needs, in lock order before the approval.
+
+    Nothing for a kind without caps. An approval that was consumed before needs nothing new.
+    """
+    asked = Approval.objects.select_related("goal__root").get(pk=approval_id)
+    caps = registry.caps(asked.kind, Purpose.EXECUTE)
+    if not caps or asked.state != Approval.State.PENDING:
+        return {}
+    if root is None or asked.goal is None or asked.root_id != root.pk:
+        raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
+    authority.require_root(root.pk)
+    goal = asked.goal
+    authority.require_goal(goal.pk, root_id=root.pk, revision=goal.revision)
+    connections = registry.act(asked.kind).connections(freezing.subject_of(asked), Purpose.EXECUTE)
+    consent = consents.grant(
+        purpose=Purpose.EXECUTE,
+        goal=goal,
+        caps=caps,
+        expires_at=database_now() + timedelta(seconds=jobs.DEADLINE_SECONDS),
+        connections=connections,
+    )
+    return {"consent": consent, "goal_revision": goal.revision}
 
 
 def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Effect | Conflict:
@@ -168,12 +199,7 @@ def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Eff
         decided_by=f"policy:{judgement.rule}",
         decided_via=Approval.Via.POLICY,
     )
-    return _consume_and_install(
-        approval,
-        claimed_by=process.this_process(),
-        fence=1,
-        deadline=approval.created_at + timedelta(seconds=CLAIM_SECONDS),
-    )
+    return _consume_and_install(approval, holder=process.this_process())
 
 
 def _create_for_policy(sealed: freezing.SealedRequest, decision: Decision) -> Approval:
@@ -202,8 +228,17 @@ def lapse(approval: Approval, facts: Mapping[str, object]) -> Conflict | None:
     return _superseded(approval)
 
 
-def _consume_and_install(approval: Approval, **claim: object) -> Effect:
-    """From an approval to its one intent. Opens nothing: the caller's transaction carries both."""
+def _consume_and_install(
+    approval: Approval,
+    *,
+    holder: str = "",
+    consent: Consent | None = None,
+    goal_revision: int | None = None,
+) -> Effect:
+    """From an approval to its one intent. Opens nothing: the caller's transaction carries both.
+
+    `holder` is the process that alone may carry it out; the grant is there where its kind needs it.
+    """
     if not connection.in_atomic_block:
         raise RuntimeError(
             "an approval is consumed inside the transaction that installs its intent"
@@ -219,9 +254,15 @@ def _consume_and_install(approval: Approval, **claim: object) -> Effect:
         digest=approval.digest,
         payload=approval.payload,
         facts=approval.facts,
+        job=jobs.create(kind=Job.Kind.EXECUTE, consent=consent, holder=holder),
+        needs_authority=bool(registry.caps(approval.kind, Purpose.EXECUTE)),
+        root=approval.root,
+        goal=approval.goal,
+        goal_revision=goal_revision,
+        consent=consent,
+        authority=authority.binding(approval, consent, goal_revision),
         created_at=database_now(),
         **freezing.shared_columns(approval),
-        **claim,
     )
     signals.effect_changed.send(sender=Effect, effect=effect, old="")
     return effect
@@ -258,9 +299,25 @@ def answerable(approval_id: UUID | str, *, by: Asker, via: str, digest: str) -> 
     """The approval, if this person may answer it and has seen exactly it."""
     asked = found(approval_id)
     people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
+    _require_way(asked, via)
     if asked.digest != digest:
         raise DigestMismatch(field="digest")
     return asked
+
+
+def _require_way(asked: Approval, via: str) -> None:
+    """A yes comes by a way that the kind takes, and that this snapshot was opened for."""
+    kind = registry.kind(asked.kind)
+    ways = getattr(kind, "via", None)
+    if ways is not None and via not in ways:
+        raise Refused(
+            f"{kind.label}: answered by {', '.join(sorted(ways))} only", rule="answer-elsewhere"
+        )
+    if asked.answer_via and via != asked.answer_via:
+        raise Refused(
+            "this snapshot waits for an answer by mail: open the draft for review to answer here",
+            rule="answer-elsewhere",
+        )
 
 
 def found(approval_id: UUID | str) -> Approval:

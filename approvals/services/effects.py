@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Q
 
 from approvals import freezing, registry, signals
 from approvals.clock import database_now
-from approvals.exceptions import ContactAlreadyMarked
-from approvals.models import Effect, Observation
+from approvals.exceptions import Blocked, ContactAlreadyMarked, ContactRefused
+from approvals.models import Effect, Job, Observation
 from approvals.registry import ActKind
-from approvals.services import people, transitions
+from approvals.services import authority, consents, jobs, people, transitions
 from approvals.services.details import storable
-from approvals.types import ContactOutcome, ContactResult
+from approvals.types import Act, Contact, ContactOutcome, ContactResult, Grant, Purpose
 from guards import process, queue
 from guards.exceptions import AlreadyDecided, CountersignError, NotFound
 from guards.services.units import unit_of_work
@@ -25,8 +26,6 @@ from guards.types import Asker
 
 logger = logging.getLogger(__name__)
 
-#: How long one act may take from its claim to its record (ADR-016). Kinds time out well before.
-DEADLINE_SECONDS = 120
 #: An intent that no worker has claimed for this long is put onto the queue again.
 OVERDUE = timedelta(seconds=60)
 
@@ -40,6 +39,16 @@ class _Intent:
     payload: bytes
     facts: Mapping[str, object]
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether the kind counts its one contact: then the mark counts it."""
+        return Contact.POST in self.kind.caps.get(Purpose.EXECUTE, {})
+
+    def act(self, grant: Grant) -> Act:
+        """What the kind gets to see of it."""
+        effect = self.effect
+        return Act(effect.pk, freezing.subject_of(effect), self.payload, self.facts, grant)
+
 
 def dispatch(*, effect_id: UUID | str) -> Effect:
     """Make the one contact of an intent, if this call is the one that may; return where it stands.
@@ -50,15 +59,25 @@ def dispatch(*, effect_id: UUID | str) -> Effect:
     claimed = _claim(effect_id)
     if claimed is None:
         return _found(effect_id)
+    try:
+        _carry_out(claimed)
+    finally:
+        jobs.quiesce(claimed.job)
+    return _found(effect_id)
+
+
+def _carry_out(claimed: Effect) -> None:
     intent = _open(claimed)
-    if intent is None or not _mark(intent):
-        return _found(effect_id)
+    if intent is None:
+        return
+    observed = _observe_source(intent)
+    if observed is None or not _mark(intent, observed):
+        return
     signals.contact_claimed.send(sender=Effect, effect=intent.effect)
     result = _contact(intent) if _is_in_time(intent.effect) else _too_late(intent)
     signals.contact_returned.send(sender=Effect, effect=intent.effect, result=result)
     if _record(intent.effect, result) and intent.effect.phase == Effect.Phase.ACCEPTED:
         _read_back(intent)
-    return _found(effect_id)
 
 
 def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
@@ -66,7 +85,7 @@ def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
     people.require_person(by)
     with unit_of_work(durable=True):
         effect = _found(effect_id, lock=True)
-        if effect.phase != Effect.Phase.INTENT or effect.claimed_by:
+        if effect.phase != Effect.Phase.INTENT or effect.job.holder:
             raise AlreadyDecided("a worker holds this act already")
         transitions.move_effect(
             effect,
@@ -75,6 +94,7 @@ def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
             reason="cancelled-by-person",
             detail={"by": str(by), "why": reason},
         )
+        jobs.finish(effect.job, outcome=effect.phase, reason=effect.reason)
     return effect
 
 
@@ -84,9 +104,13 @@ def reconcile() -> int:
     The holder is provably dead, or the deadline has passed: before the mark nothing can have left
     (cancelled, the approval stays consumed); after it nobody can tell (unknown, for good).
     """
-    held = Effect.objects.filter(
-        Q(phase=Effect.Phase.MARKED) | (Q(phase=Effect.Phase.INTENT) & ~Q(claimed_by=""))
-    ).order_by("created_at")
+    held = (
+        Effect.objects.filter(
+            Q(phase=Effect.Phase.MARKED) | (Q(phase=Effect.Phase.INTENT) & ~Q(job__holder=""))
+        )
+        .select_related("job")
+        .order_by("created_at")
+    )
     now = database_now()
     return sum(_settle_lost(effect, why) for effect in held if (why := _lost(effect, now)))
 
@@ -94,7 +118,7 @@ def reconcile() -> int:
 def enqueue_due(*, overdue: timedelta = OVERDUE) -> int:
     """Put intents that no worker has claimed onto the queue again; how many there were."""
     waiting = Effect.objects.filter(
-        phase=Effect.Phase.INTENT, claimed_by="", created_at__lte=database_now() - overdue
+        phase=Effect.Phase.INTENT, job__holder="", created_at__lte=database_now() - overdue
     )
     due = list(waiting.values_list("pk", flat=True))
     for effect_id in due:
@@ -120,14 +144,14 @@ def acknowledge_unknown(*, effect_id: UUID | str, by: Asker) -> Effect:
 
 def _claim(effect_id: UUID | str) -> Effect | None:
     """Take an intent that nobody holds, or that this process installed for itself."""
-    me = process.this_process()
     with unit_of_work(durable=True):
-        deadline = database_now() + timedelta(seconds=DEADLINE_SECONDS)
-        taken = Effect.objects.filter(
-            Q(claimed_by="") | Q(claimed_by=me), pk=effect_id, phase=Effect.Phase.INTENT
-        ).update(claimed_by=me, fence=F("fence") + 1, deadline=deadline)
         effect = _found(effect_id)
-    return effect if taken == 1 else None
+        if effect.phase != Effect.Phase.INTENT:
+            return None
+        job = jobs.claim(effect.job_id)
+        if job is not None:
+            effect.job = job
+    return effect if job is not None else None
 
 
 def _open(effect: Effect) -> _Intent | None:
@@ -145,26 +169,76 @@ def _open(effect: Effect) -> _Intent | None:
     return _Intent(effect, kind, payload, facts)
 
 
-def _mark(intent: _Intent) -> bool:
-    """The mark: written once, committed, and only then the contact. False when it must not be."""
+def _observe_source(intent: _Intent) -> float | None:
+    """The last look before the mark, and when it was (monotonic). None: the act was given up."""
+    effect = intent.effect
+    try:
+        observed = intent.kind.observe(intent.act(consents.JobGrant(effect.job)))
+    except (Blocked, ContactRefused) as error:
+        _give_up(effect, error.reason, error.field)
+    except Exception as error:
+        logger.exception("the last look before effect %s raised", effect.pk)
+        _settle(
+            effect,
+            phase=Effect.Phase.FAILED,
+            reason="look-raised",
+            detail={"error": type(error).__name__},
+        )
+    else:
+        return time.monotonic() if observed is None else observed
+    return None
+
+
+def _mark(intent: _Intent, observed: float) -> bool:
+    """The mark: written once, committed, and only then the contact. False when it must not be.
+
+    The transaction that writes it looks at the whole authority and at every bound field again.
+    """
     effect = intent.effect
     try:
         with unit_of_work(durable=True):
-            now = database_now()
-            drifted = intent.kind.recheck_in_writer(freezing.subject_of(effect), intent.facts)
-            if drifted is not None:
+            reason, field = _why_not(intent, observed)
+            if reason:
                 transitions.move_effect(
                     effect,
                     phase=Effect.Phase.CANCELLED,
-                    settled_at=now,
-                    reason="drifted",
-                    detail={"field": drifted},
+                    settled_at=database_now(),
+                    reason=reason,
+                    detail={"field": field},
                 )
+                jobs.finish(effect.job, outcome=effect.phase, reason=reason)
                 return False
-            transitions.move_effect(effect, phase=Effect.Phase.MARKED, contact_marked_at=now)
+            transitions.move_effect(
+                effect, phase=Effect.Phase.MARKED, contact_marked_at=database_now()
+            )
     except ContactAlreadyMarked:
         return False
     return True
+
+
+def _why_not(intent: _Intent, observed: float) -> tuple[str, str]:
+    """Why the contact must not be made now, and the field that says so; two empty texts if it may.
+
+    Where the kind counts its one contact, it is counted here.
+    """
+    effect = intent.effect
+    try:
+        authority.require_effect(effect)
+        if intent.is_exclusive and effect.consent_id is not None:
+            consents.take(consent_id=effect.consent_id, contact=Contact.POST)
+    except ContactRefused as error:
+        return error.reason, error.field or ""
+    drifted = intent.kind.recheck_in_writer(freezing.subject_of(effect), intent.facts)
+    if drifted is not None:
+        return "drifted", drifted
+    if time.monotonic() - observed > intent.kind.freshness:
+        return "observation_stale", "source"
+    return "", ""
+
+
+def _give_up(effect: Effect, reason: str, field: str | None) -> None:
+    """Nothing was contacted, and nothing will be."""
+    _settle(effect, phase=Effect.Phase.CANCELLED, reason=reason, detail={"field": field or ""})
 
 
 def _is_in_time(effect: Effect) -> bool:
@@ -172,8 +246,8 @@ def _is_in_time(effect: Effect) -> bool:
     return Effect.objects.filter(
         pk=effect.pk,
         phase=Effect.Phase.MARKED,
-        fence=effect.fence,
-        deadline__gt=database_now(),
+        job__fence=effect.job.fence,
+        job__deadline__gt=database_now(),
     ).exists()
 
 
@@ -187,18 +261,35 @@ def _too_late(intent: _Intent) -> ContactResult:
 def _contact(intent: _Intent) -> ContactResult:
     """The one contact. What it raises after the mark proves nothing: unknown."""
     effect = intent.effect
+    grant = consents.JobGrant(effect.job, marked=Contact.POST if intent.is_exclusive else None)
     try:
-        result = intent.kind.contact(freezing.subject_of(effect), intent.payload, intent.facts)
+        result = intent.kind.contact(intent.act(grant))
     except Exception as error:
         logger.exception("the contact of effect %s raised", effect.pk)
         return ContactResult(
             ContactOutcome.UNKNOWN, "contact-raised", {"error": type(error).__name__}
         )
-    if result.outcome not in intent.kind.outcomes:
-        return ContactResult(
-            ContactOutcome.UNKNOWN, "impossible-outcome", {"claimed": str(result.outcome)}
-        )
-    return result
+    if result.outcome in intent.kind.outcomes:
+        return result
+    if (
+        result.outcome is ContactOutcome.ACCEPTED
+        and ContactOutcome.VERIFIED in intent.kind.outcomes
+    ):
+        return _proved(intent, result)
+    return ContactResult(
+        ContactOutcome.UNKNOWN, "impossible-outcome", {"claimed": str(result.outcome)}
+    )
+
+
+def _proved(intent: _Intent, taken: ContactResult) -> ContactResult:
+    """Of a kind that is never merely accepted: what its read-back proves, or unknown."""
+    seen = _seen(intent)
+    if seen is None:
+        return ContactResult(ContactOutcome.UNKNOWN, "not_read_back", taken.detail)
+    outcome = seen.outcome
+    if outcome is not ContactOutcome.VERIFIED:
+        outcome = ContactOutcome.UNKNOWN
+    return ContactResult(outcome, seen.reason, {**taken.detail, **seen.detail})
 
 
 def _record(effect: Effect, result: ContactResult) -> bool:
@@ -213,18 +304,24 @@ def _record(effect: Effect, result: ContactResult) -> bool:
 
 def _read_back(intent: _Intent) -> None:
     """Look independently, within the same job. It proves arrival, or adds an observation."""
-    effect = intent.effect
-    try:
-        seen = intent.kind.readback(freezing.subject_of(effect), intent.payload, intent.facts)
-    except Exception:
-        logger.exception("reading effect %s back raised", effect.pk)
-        return
+    seen = _seen(intent)
     if seen is None:
         return
     if seen.outcome is ContactOutcome.VERIFIED:
-        _record(effect, seen)
+        _record(intent.effect, seen)
     else:
-        _observe(effect, seen)
+        _observe(intent.effect, seen)
+
+
+def _seen(intent: _Intent) -> ContactResult | None:
+    """What the kind's own look found; None where it proves nothing or could not look."""
+    try:
+        return intent.kind.readback(intent.act(consents.JobGrant(intent.effect.job)))
+    except ContactRefused as error:
+        return ContactResult(ContactOutcome.UNKNOWN, error.reason, {"field": error.field or ""})
+    except Exception:
+        logger.exception("reading effect %s back raised", intent.effect.pk)
+        return None
 
 
 def _settle(effect: Effect, *, phase: str, reason: str, detail: Mapping[str, object] = {}) -> bool:
@@ -237,6 +334,7 @@ def _settle(effect: Effect, *, phase: str, reason: str, detail: Mapping[str, obj
                 reason=reason[:64],
                 detail={**effect.detail, **storable(detail)},
             )
+            jobs.finish(effect.job, outcome=phase, reason=reason)
     except ContactAlreadyMarked:
         return False
     return True
@@ -254,9 +352,10 @@ def _observe(effect: Effect, result: ContactResult) -> None:
 
 
 def _lost(effect: Effect, now: datetime) -> str | None:
-    if process.is_dead(effect.claimed_by):
+    job: Job = effect.job
+    if process.is_dead(job.holder):
         return "worker-lost"
-    if effect.deadline is not None and effect.deadline <= now:
+    if job.deadline is not None and job.deadline <= now:
         return "deadline-passed"
     return None
 
@@ -268,7 +367,9 @@ def _settle_lost(effect: Effect, reason: str) -> bool:
 
 
 def _found(effect_id: UUID | str, *, lock: bool = False) -> Effect:
-    rows = Effect.objects.select_for_update() if lock else Effect.objects.all()
+    rows = Effect.objects.select_related("job", "consent")
+    if lock:
+        rows = rows.select_for_update(of=("self",))
     found = rows.filter(pk=effect_id).first()
     if found is None:
         raise NotFound(f"there is no effect {effect_id}", field="effect")

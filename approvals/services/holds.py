@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from approvals import freezing, registry, signals
 from approvals.clock import database_now
-from approvals.exceptions import EffectAlreadyExists
-from approvals.models import Approval, Effect, Hold
-from approvals.services import artifacts, people, transitions
-from approvals.types import Request
-from guards.exceptions import AlreadyDecided, InvalidInput, NotFound
+from approvals.exceptions import ContactRefused, EffectAlreadyExists
+from approvals.models import Approval, Effect, Goal, Hold, Job, Root
+from approvals.services import artifacts, authority, goals, people, transitions
+from approvals.types import Purpose, Request
+from guards.exceptions import AlreadyDecided, InvalidInput, NotFound, Refused
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 
@@ -36,18 +37,81 @@ def hold(*, request: Request, reason: str) -> Hold:
     return held
 
 
-def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
+def open_for_review(*, hold_id: UUID | str, by: Asker, root: Root | None = None) -> Approval:
     """Take a fresh snapshot of a waiting draft and start its clock: five minutes for an act
     (ADR-016), as long as its kind says for a permission.
 
     An approval of this hold that is still open becomes void: two open pages never approve two
-    snapshots. NotFound, or AlreadyDecided when the draft waits no longer.
+    snapshots. `root` is the session of the person; a kind that asks its provider needs it, and
+    gets a goal and a finite grant to look. NotFound, AlreadyDecided when the draft waits no longer,
+    ContactRefused or Blocked when the snapshot cannot be taken.
     """
     people.require_person(by)
+    waiting = _still_waiting(hold_id)
+    goal = _goal_for(waiting, by=by, root=root)
+    sealed = _snapshot(waiting, goal)
+    return _open(waiting, sealed, by=by, validity=registry.validity(waiting.kind), goal=goal)
+
+
+def open_for_mail(*, hold_id: UUID | str, by: Asker, validity: timedelta) -> Approval:
+    """Take the snapshot that a notice shows in full and a signed mail may answer, and only that.
+
+    It replaces an open approval of this hold and is replaced by the next. Refused where the kind
+    is not answered by mail.
+    """
+    waiting = _still_waiting(hold_id)
+    ways = getattr(registry.kind(waiting.kind), "via", None)
+    if ways is not None and Approval.Via.MAIL not in ways:
+        raise Refused(f"{waiting.kind} is not answered by mail", rule="answer-elsewhere")
+    sealed = freezing.freeze(_request(waiting))
+    return _open(waiting, sealed, by=by, validity=validity, answer_via=Approval.Via.MAIL)
+
+
+def _still_waiting(hold_id: UUID | str) -> Hold:
     waiting = _found(hold_id)
     if waiting.state != Hold.State.WAITING:
         raise AlreadyDecided(f"the draft no longer waits: it is {waiting.state}")
-    sealed = freezing.freeze(_request(waiting))
+    return waiting
+
+
+def _goal_for(waiting: Hold, *, by: Asker, root: Root | None) -> Goal | None:
+    """What the person of this session set out to do; a kind that asks its provider needs it."""
+    if root is None:
+        if registry.caps(waiting.kind, Purpose.EXECUTE):
+            raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
+        return None
+    return goals.begin(
+        root=root, by=by, kind=Goal.Kind.REVIEW, about=Subject("approvals.hold", str(waiting.pk))
+    )
+
+
+def _snapshot(waiting: Hold, goal: Goal | None) -> freezing.SealedRequest:
+    """The frozen subject, taken under a finite grant where the kind contacts anybody."""
+    caps = registry.caps(waiting.kind, Purpose.PREVIEW)
+    if goal is None or not caps:
+        return freezing.freeze(_request(waiting))
+    connections = registry.act(waiting.kind).connections(
+        freezing.subject_of(waiting), Purpose.PREVIEW
+    )
+    with goals.granted_job(
+        kind=Job.Kind.PREVIEW,
+        purpose=Purpose.PREVIEW,
+        goal=goal,
+        caps=caps,
+        connections=connections,
+    ) as grant:
+        return freezing.freeze(_request(waiting), grant)
+
+
+def _open(
+    waiting: Hold,
+    sealed: freezing.SealedRequest,
+    *,
+    by: Asker,
+    validity: timedelta,
+    goal: Goal | None = None,
+    answer_via: str = "",
+) -> Approval:
     with unit_of_work(durable=True):
         locked = Hold.objects.select_for_update().get(pk=waiting.pk)
         if locked.state != Hold.State.WAITING:
@@ -58,12 +122,20 @@ def open_for_review(*, hold_id: UUID | str, by: Asker) -> Approval:
         approval = Approval.objects.create(
             hold=locked,
             created_at=now,
-            expires_at=now + registry.validity(locked.kind),
+            expires_at=_until(now + validity, goal),
             opened_by=str(by),
+            root=goal.root if goal else None,
+            goal=goal,
+            answer_via=answer_via,
             **sealed.columns(),
         )
         signals.approval_changed.send(sender=Approval, approval=approval, old="")
     return approval
+
+
+def _until(moment: datetime, goal: Goal | None) -> datetime:
+    """Never longer than the session that it was opened in, where its kind needs that session."""
+    return min(moment, goal.root.expires_at) if goal is not None else moment
 
 
 def withdraw(*, hold_id: UUID | str, by: Asker, reason: str) -> Hold:

@@ -42,7 +42,7 @@ def move_effect(effect: Effect, *, phase: str, **fields: Any) -> None:
     allowed = Effect.MOVES.get(Effect.Phase(old), frozenset())
     fields["revision"] = effect.revision + 1
     moved = phase in allowed and Effect.objects.filter(
-        pk=effect.pk, phase=old, fence=effect.fence, revision=effect.revision
+        pk=effect.pk, phase=old, job__fence=effect.job.fence, revision=effect.revision
     ).update(phase=phase, **fields)
     if moved != 1:
         raise ContactAlreadyMarked(f"this act has moved on: it is {_now(effect, 'phase')}")

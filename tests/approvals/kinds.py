@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from approvals.types import ContactOutcome, ContactResult, Frozen
+from approvals.registry import NOTHING, ActDefaults
+from approvals.types import Act, ContactOutcome, ContactResult, Frozen, Grant
 from guards.types import Subject
 
 ACCEPT = ContactResult(ContactOutcome.ACCEPTED, "smtp-250")
 
 
-@dataclass(slots=True)
-class CountingKind:
+@dataclass
+class CountingKind(ActDefaults):
     """Every contact is one line in `ledger`, written by whichever process made it.
 
     `result` is what a contact brings; an exception is raised. `before` and `after` run around the
@@ -35,7 +36,7 @@ class CountingKind:
     after: Callable[[], None] = lambda: None
     frozen: list[str] = field(default_factory=list)
 
-    def freeze(self, subject: Subject) -> Frozen:
+    def freeze(self, subject: Subject, grant: Grant = NOTHING) -> Frozen:
         """The subject as it stands now."""
         self.frozen.append(subject.id)
         facts = {
@@ -51,12 +52,10 @@ class CountingKind:
             return self.drifted
         return None if facts["revision"] == self.revision else "revision"
 
-    def contact(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult:
+    def contact(self, act: Act) -> ContactResult:
         """One line in the ledger: what the provider would have seen."""
         self.before()
-        line = f"{subject.id} {facts['message_id']} {payload.decode()}\n".encode()
+        line = f"{act.subject.id} {act.facts['message_id']} {act.payload.decode()}\n".encode()
         descriptor = os.open(self.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(descriptor, line)
         os.close(descriptor)
@@ -65,9 +64,7 @@ class CountingKind:
             raise self.result
         return self.result
 
-    def readback(
-        self, subject: Subject, payload: bytes, facts: Mapping[str, object]
-    ) -> ContactResult | None:
+    def readback(self, act: Act) -> ContactResult | None:
         """The switch."""
         if isinstance(self.seen, BaseException):
             raise self.seen
@@ -89,7 +86,7 @@ class GateKind:
     body: bytes = b"exactly this"
     drifted: str | None = None
 
-    def freeze(self, subject: Subject) -> Frozen:
+    def freeze(self, subject: Subject, grant: Grant = NOTHING) -> Frozen:
         """The subject as it stands now."""
         return Frozen(self.body, {"who": subject.id}, {"tool": "Bash", "text": self.body.decode()})
 

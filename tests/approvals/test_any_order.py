@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from django.utils import timezone
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from approvals import registry
-from approvals.models import Approval, Effect, Hold
+from approvals.models import Approval, Effect, Hold, Job
 from approvals.services import approvals, effects, holds
 from approvals.types import ContactOutcome, ContactResult
 from guards.exceptions import CountersignError
@@ -144,9 +143,7 @@ class SignOffDesk(RuleBasedStateMachine):
 
     @rule(effect=intents)
     def time_passes(self, effect: str) -> None:
-        Effect.objects.filter(pk=effect or _NOBODY).update(
-            deadline=timezone.now() - timedelta(hours=1)
-        )
+        Job.objects.filter(effect__pk=effect or _NOBODY).update(deadline=_LONG_AGO)
 
     @rule(effect=intents)
     def acknowledge(self, effect: str) -> None:
@@ -201,6 +198,8 @@ class SignOffDesk(RuleBasedStateMachine):
             assert len(kinds) == len(set(kinds)) == effect.revision + 1
 
 
+#: A deadline is never put off: always the same moment.
+_LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signals, tasks
-from approvals.models import Approval, Artifact, Effect, Observation
+from approvals.models import Approval, Artifact, Effect, Job, Observation
 from approvals.services import approvals, artifacts, effects
 from approvals.types import ContactOutcome, ContactResult
 from guards.exceptions import AlreadyDecided, NotFound
@@ -32,7 +33,8 @@ class Crash(BaseException):
 
 def lose_the_worker(effect: Effect) -> None:
     """Its deadline passes, and nobody has heard of it."""
-    Effect.objects.filter(pk=effect.pk).update(deadline=timezone.now() - timedelta(hours=1))
+    past = timezone.now() - timedelta(hours=1)
+    Job.objects.filter(pk=effect.job_id).update(deadline=past)
 
 
 @pytest.mark.invariant(18)
@@ -249,8 +251,11 @@ def test_a_duplicate_during_the_contact_neither_contacts_nor_hides_the_outcome(
 
 def test_an_intent_that_another_worker_holds_is_not_taken_over(kind: CountingKind) -> None:
     effect = factories.intent()
-    Effect.objects.filter(pk=effect.pk).update(
-        claimed_by="elsewhere:boot/1:7:99", fence=1, deadline=timezone.now() + timedelta(minutes=1)
+    Job.objects.filter(pk=effect.job_id).update(
+        holder="elsewhere:boot/1:7:99",
+        fence=1,
+        attempts=1,
+        deadline=timezone.now() + timedelta(minutes=1),
     )
     assert effects.dispatch(effect_id=effect.pk).phase == Effect.Phase.INTENT
     assert effects.reconcile() == 0  # on another host: not provably dead, and in time
@@ -263,8 +268,9 @@ def test_a_holder_that_lost_its_fence_makes_no_contact(kind: CountingKind) -> No
     assert first is not None
     held = effects._open(first)
     assert held is not None
-    assert effects._claim(effect.pk) is not None  # this process claims once more: a new fence
-    assert effects._mark(held) is False
+    assert effects._claim(effect.pk) is None  # a job is claimed once, by whomever
+    Job.objects.filter(pk=effect.job_id).update(fence=2)
+    assert effects._mark(held, time.monotonic()) is False
     effect.refresh_from_db()
     assert effect.contact_marked_at is None
 
@@ -295,7 +301,7 @@ def test_a_worker_that_slept_after_its_mark_makes_no_contact(
     def sleep(effect: Effect, **_: object) -> None:
         if asleep != "shortly":
             past = timezone.now() - timedelta(seconds=1)
-            Effect.objects.filter(pk=effect.pk).update(deadline=past)
+            Job.objects.filter(pk=effect.job_id).update(deadline=past)
         if asleep == "until it was called unknown":
             assert effects.reconcile() == 1
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 from email import message_from_bytes
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
 from approvals.models import Effect, Hold
+from approvals.registry import NOTHING
 from approvals.services import approvals, effects, holds
-from approvals.types import ContactOutcome
+from approvals.types import Act, ContactOutcome
 from guards.exceptions import AlreadyDecided, Conflict, CountersignError
 from guards.models import Decision, Identity
 from guards.types import SYSTEM, Subject
@@ -427,7 +429,9 @@ def test_an_account_that_changes_between_the_yes_and_the_contact_prevents_it(hel
 def test_the_contact_itself_looks_at_the_account_once_more(held, mail_server):
     frozen = SmtpKind().freeze(outbound.subject_of(held))
     accounts.update_account(account_id=held.account_id, by=OPERATOR, smtp_host="evil.test")
-    result = SmtpKind().contact(outbound.subject_of(held), frozen.payload, frozen.facts)
+    subject = outbound.subject_of(held)
+    act = Act(uuid4(), subject, frozen.payload, frozen.facts, NOTHING)
+    result = SmtpKind().contact(act)
     assert (result.outcome, result.reason) == (ContactOutcome.FAILED, "account-changed")
     assert mail_server.submissions == 0
 

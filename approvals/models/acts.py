@@ -1,4 +1,4 @@
-"""The tables of the sign-off desk: what waits, what was approved, what was done once."""
+"""Acts: what waits, what was approved, what was done once, and what was seen of it later."""
 
 from __future__ import annotations
 
@@ -145,6 +145,15 @@ class Approval(ActRow):
     decision = models.ForeignKey(
         "guards.Decision", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
+    #: The session and the goal under which a person opened it; none where a policy decides.
+    root = models.ForeignKey(
+        "approvals.Root", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    goal = models.ForeignKey(
+        "approvals.Goal", on_delete=models.PROTECT, null=True, blank=True, related_name="approvals"
+    )
+    #: The one way in which this snapshot may be answered; empty: each that its kind allows.
+    answer_via = models.CharField(max_length=8, choices=Via.choices, blank=True)
 
     class Meta:
         ordering = ["-created_at"]
@@ -184,7 +193,9 @@ class EffectQuerySet(models.QuerySet["Effect"]):
 class Effect(ActRow):
     """The one checkpoint of one act that leaves the house.
 
-    The intent (everything but `phase`, `marked`-fields, result and claim) is frozen by trigger.
+    The intent (everything but `phase`, the mark and the result) is frozen by trigger; `job` holds
+    the claim of the one process that may make the contact. An act that needs authority beyond its
+    approval carries session, goal, grant and what binds them (`authority`).
     `contact_marked_at` is written once, immediately before the one contact, and never cleared.
     Moves: intent → cancelled | failed | marked; marked → verified | accepted | unknown | failed;
     accepted → verified. A kind's own table says which of them it may take.
@@ -216,14 +227,24 @@ class Effect(ActRow):
     digest = models.CharField(max_length=64)
     payload = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
     facts = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    job = models.OneToOneField("approvals.Job", on_delete=models.PROTECT, related_name="effect")
+    needs_authority = models.BooleanField(default=False)
+    root = models.ForeignKey(
+        "approvals.Root", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    goal = models.ForeignKey(
+        "approvals.Goal", on_delete=models.PROTECT, null=True, blank=True, related_name="effects"
+    )
+    goal_revision = models.PositiveIntegerField(null=True, blank=True)
+    consent = models.OneToOneField(
+        "approvals.Consent", on_delete=models.PROTECT, null=True, blank=True, related_name="spender"
+    )
+    authority = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     phase = models.CharField(max_length=12, choices=Phase.choices, default=Phase.INTENT)
     revision = models.PositiveIntegerField(default=0)
     contact_marked_at = models.DateTimeField(null=True, blank=True)
-    claimed_by = models.CharField(max_length=200, blank=True)
-    fence = models.PositiveIntegerField(default=0)
-    deadline = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)
     reason = models.CharField(max_length=64, blank=True)
     detail = models.JSONField(default=dict, blank=True)
@@ -253,6 +274,16 @@ class Effect(ActRow):
                 | Q(contact_marked_at__isnull=False),
                 name="effect_contact_only_after_mark",
             ),
+            models.CheckConstraint(
+                condition=Q(needs_authority=False)
+                | (
+                    Q(root__isnull=False)
+                    & Q(goal__isnull=False)
+                    & Q(goal_revision__isnull=False)
+                    & Q(consent__isnull=False)
+                ),
+                name="effect_authority_is_whole",
+            ),
         ]
         indexes = [
             # The sweep: what is due or stuck.
@@ -264,9 +295,19 @@ class Effect(ActRow):
 
 
 class Observation(models.Model):
-    """A later look at an effect: append-only, never changes its phase or intent."""
+    """A later look at an effect: append-only, never changes its phase or intent.
+
+    `job` is the look that found it, under its own grant; none for what the act's own job saw.
+    """
 
     effect = models.ForeignKey(Effect, on_delete=models.PROTECT, related_name="observations")
+    job = models.OneToOneField(
+        "approvals.Job",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="observation",
+    )
     at = models.DateTimeField(default=timezone.now)
     observer = models.CharField(max_length=200)
     outcome = models.CharField(max_length=40)
