@@ -61,6 +61,7 @@ class Action(StrEnum):
     MOVE = "move"
     REVEAL = "reveal"
     RELEASE = "release"
+    ANSWER = "answer"
 
 
 class Verdict(StrEnum):
@@ -89,6 +90,8 @@ class Rule(StrEnum):
     WRITE_PERMITTED = "write-permitted"
     OPERATOR_OVERRIDE = "operator-override"
     OWN_MAILBOX = "own-mailbox"
+    OWNER_NOTICE = "owner-notice"
+    OWNER_ANSWER = "owner-answer"
 
 
 class Refusal(StrEnum):
@@ -253,7 +256,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asked: `system`, `operator:NAME`, `token:PREFIX` or `identity:HANDLE`."""
+    """Who asked: `system`, `operator:NAME`, `token:PREFIX`, `identity:HANDLE` or `owner:KEY`.
+
+    The owner is named by the fingerprint of the key that signed, else by the word `reported`.
+    """
 
     kind: str
     name: str = ""

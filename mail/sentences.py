@@ -106,6 +106,8 @@ RULES: Mapping[str, str] = {
     Rule.WRITE_PERMITTED: "Every recipient is somebody this identity may write to.",
     Rule.OPERATOR_OVERRIDE: "An operator decided this by hand.",
     Rule.OWN_MAILBOX: "It is about this identity's own mailbox, which needs no further permission.",
+    Rule.OWNER_NOTICE: "It tells the owner of this installation what waits for an answer.",
+    Rule.OWNER_ANSWER: "It is an answer to something that waits, and such mail never starts work.",
 }
 
 #: The same for one line of a queue.

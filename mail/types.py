@@ -48,6 +48,52 @@ class SendReason(StrEnum):
     UNEXPECTED_REPLY = "unexpected-reply"
 
 
+class Verb(StrEnum):
+    """What a mailed answer may ask for. Only the first lets anything leave."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    NO = "no"
+    LATER = "later"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+class OrderFault(StrEnum):
+    """Why a text is not one order: the closed list."""
+
+    NO_ORDER = "no-order"
+    SEVERAL_ORDERS = "several-orders"
+    UNCLEAR_ORDER = "unclear-order"
+
+
+class AnswerReason(StrEnum):
+    """What became of a mailed answer, beside the faults of its order: the closed list.
+
+    The first is the only one under which anything was done.
+    """
+
+    DONE = "done"
+    NOT_THE_OWNER = "not-the-owner"
+    NO_OWNER = "no-owner"
+    FIRST_PASS = "first-pass"  # noqa: S105
+    INCOMPLETE = "incomplete"
+    AUTOMATIC = "automatic"
+    NOT_SIGNED = "not-signed"
+    WRONG_KEY = "wrong-key"
+    BAD_SIGNATURE = "bad-signature"
+    NOT_IN_SIGNED_TEXT = "not-in-signed-text"
+    TOO_OLD = "too-old"
+    REPLAYED = "replayed"
+    UNKNOWN_DIGEST = "unknown-digest"
+    ANSWER_ELSEWHERE = "answer-elsewhere"
+    EXPIRED = "expired"
+    CHANGED = "changed"
+    ALREADY_DECIDED = "already-decided"
+    OUTSTANDING = "outstanding"
+    REFUSED = "refused"
+
+
 class Provider(StrEnum):
     """Which provider stands behind an account; it decides which headers may count."""
 

@@ -58,6 +58,10 @@ REASONS: Mapping[str, tuple[str, str]] = {
         "It was allowed to start work when it came, and was held when it was looked at again.",
         "Look at its decisions below; what changed in between is named there.",
     ),
+    Rule.OWNER_ANSWER: (
+        "It is an answer to something that waits for a person, and such mail never starts work.",
+        "What it did stands on its page. For work, write a mail that names no digest to approve.",
+    ),
     PlanRule.NO_PLAN: (
         "No rule fits its text and no planner had an answer, so it only got the fixed text.",
         "Write a rule for such texts, and try it on this message.",

@@ -274,7 +274,7 @@ def _refuse(
     if not reason.strip():
         raise InvalidInput("say why: the reason reaches whoever asked", field="reason")
     asked = found(approval_id)
-    people.require_answerer(by=by, via=via, requested_by=asked.requested_by)
+    people.require_answerer(by=by, via=via, requested_by=asked.requested_by, yes=False)
     with unit_of_work(durable=True):
         approval = locked(asked.pk)
         if approval.state != Approval.State.PENDING:

@@ -82,7 +82,7 @@ def _carry_out(claimed: Effect) -> None:
 
 def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
     """Give up an intent that nobody has claimed; AlreadyDecided once a worker holds it."""
-    people.require_person(by)
+    people.require_stopper(by)
     with unit_of_work(durable=True):
         effect = _found(effect_id, lock=True)
         if effect.phase != Effect.Phase.INTENT or effect.job.holder:

@@ -155,6 +155,20 @@ def withdraw(*, hold_id: UUID | str, by: Asker, reason: str) -> Hold:
     return locked
 
 
+def set_back(*, hold_id: UUID | str, drifted: str) -> Hold:
+    """Void what waits for an answer about a draft, and let the draft wait on: a pause.
+
+    Whoever answers next opens it afresh. `drifted` is the stable word for why. AlreadyDecided when
+    the draft waits no longer. Joins the caller's unit of work.
+    """
+    with unit_of_work():
+        locked = _found(hold_id, lock=True)
+        if locked.state != Hold.State.WAITING:
+            raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")
+        _void_open_approvals(locked, drifted=drifted)
+    return locked
+
+
 def _void_open_approvals(held: Hold, *, drifted: str) -> None:
     still_open = held.approvals.select_for_update().filter(state__in=Approval.OPEN)
     for approval in still_open.order_by("created_at"):

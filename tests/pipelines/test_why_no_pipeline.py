@@ -39,7 +39,8 @@ def test_each_way_to_no_work_is_named_and_work_is_none(desk, owner):
 
 def test_every_rule_that_can_keep_a_mail_from_work_has_its_words():
     not_about_mail = {
-        Rule.NO_WRITE, Rule.WRITE_PERMITTED, Rule.OPERATOR_OVERRIDE, Rule.OWN_MAILBOX
+        Rule.NO_WRITE, Rule.WRITE_PERMITTED, Rule.OPERATOR_OVERRIDE, Rule.OWN_MAILBOX,
+        Rule.OWNER_NOTICE,
     }  # fmt: skip
     assert {str(rule) for rule in {*Rule, *PlanRule} - not_about_mail} <= set(reasons.REASONS)
     assert all(map(all, reasons.REASONS.values()))
