@@ -87,3 +87,13 @@ class FilesNotKept(CountersignError):
     code = "files-not-kept"
     permanent = False
     status = 500
+
+
+class ProfileRefused(CountersignError):
+    """What the Gmail profile found is not what it must be; `reason` is the stable word for it."""
+
+    code = "gmail-profile-refused"
+
+    def __init__(self, reason: str, detail: str = "", *, field: str | None = None) -> None:
+        self.reason = str(reason)
+        super().__init__(detail or self.reason, field=field)

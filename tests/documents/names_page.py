@@ -14,6 +14,7 @@ from guards import types as guards_types
 from guards.exceptions import CountersignError
 from guards.fronts import mcp
 from mail import types as mail_types
+from mail.gmail import reasons as gmail_reasons
 from pipelines import types as pipelines_types
 from teams import registry as teams_registry
 
@@ -27,6 +28,7 @@ _CLOSED_LISTS = (
     *(getattr(guards_types, name) for name in ("TrustLevel", "TrustReason", "ProviderHeaders")),
     *(getattr(guards_types, name) for name in ("Action", "Verdict", "Rule", "Refusal")),
     *(getattr(mail_types, name) for name in ("Provider", "LoopReason", "SendReason")),
+    gmail_reasons.Reason,
     *(getattr(pipelines_types, name) for name in ("PlanRule", "RunRule", "ResumeRule", "FileRule")),
 )
 _APPS = ("guards", "approvals", "teams", "mail", "pipelines")
