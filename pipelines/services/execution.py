@@ -20,7 +20,7 @@ from django.conf import settings
 from guards import queue
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
-from pipelines import registry
+from pipelines import memory, registry
 from pipelines.exceptions import ClaimLost, CommandNotRunnable, StageMustWait
 from pipelines.models import Pipeline, Stage
 from pipelines.services import (
@@ -125,6 +125,7 @@ def _carry_on(claim: Claim, *, seconds: float) -> None:
     """Carry a claimed pipeline out, and others for so long; whatever happens, wake what is due."""
     began = time.monotonic()
     woken, begun = began - _WAKE_SECONDS, True
+    memory.keep_heap()
     following: Claim | None = claim
     try:
         while following is not None:

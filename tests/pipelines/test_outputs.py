@@ -170,3 +170,95 @@ def test_a_long_text_is_encoded_as_any_other(data):
     usual = json.dumps(pipe, ensure_ascii=False, separators=(",", ":")).encode()
 
     assert pipes.encode(pipe) == usual
+
+
+#: What JSON readers are known to differ about, beside what no reader takes.
+DISPUTED = [
+    "18446744073709551615 18446744073709551616 -9223372036854775808 -9223372036854775809 -0 -0.0",
+    "9223372036854775807 9223372036854775808 9223372036854775808.0 1e19 -1e19 123456789012345678e3",
+    "1e308 1e309 -1e400 1e-400 5e-324 0e1 1E5 1.0 0.1 1e16 9007199254740993 9007199254740993.0",
+    "1. .5 01 +1 - 1e 0x1 1_000 NaN Infinity -Infinity nan True None null true",
+    r'"\ud800" "\udc00" "\ud83d\ude00" "\udc00\ud800" "\ud800x" "\u0000" "\\u0000"',
+    r'"\x41" "\/" "\u00e9"',
+    r'{"a":1,"a":2} {"a":1,"\u0061":2} {"a":1,} [1,] {1:2} {"\ud800":1} {"\u0000":1} []',
+]
+UNUSUAL = [
+    *(word.encode() for line in DISPUTED for word in line.split()),
+    *(
+        b" \t\r\n1 ",
+        b"\x0b1",
+        b"\xc2\xa01",
+        b"1\0",
+        b"\0",
+        b"",
+        b" ",
+        b"1 2",
+        b"\xef\xbb\xbf1",
+        b"// 1",
+    ),
+    *(
+        b'"\t"',
+        b'"\n"',
+        b'"\x7f"',
+        b'"\0"',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\xc0\x80"',
+        b'"\xf4\x90"',
+    ),
+    *(b"[" * deep + b"]" * deep for deep in (64, 65, 66, 1000, 1024, 1025, 100_000)),
+    *(b'{"a":' * deep + b"1" + b"}" * deep for deep in (64, 65, 1100)),
+    *(b"1" * digits for digits in (15, 16, 17, 19, 20, 300, 4300, 4301)),
+]
+
+
+def usual(output: bytes) -> str:
+    """What the standard library alone makes of an output: its value, or why it is refused."""
+    try:
+        text = output.decode()
+        assert "\0" not in text
+        value = json.loads(text, parse_constant=lambda _: json.loads(""))
+        pipes.check_storable(value)
+    except (AssertionError, ValueError, RecursionError):
+        return "refused"
+    return repr(value)
+
+
+def ours(output: bytes) -> str:
+    try:
+        written = after(output, output_schema=...)
+    except OutputInvalid:
+        return "refused"
+    return repr(written and written.data)
+
+
+@pytest.mark.parametrize("output", UNUSUAL, ids=lambda output: repr(output[:30]))
+def test_an_output_is_read_as_the_standard_library_reads_it(output):
+    assert ours(output) == usual(output)
+    assert ours(b'{"a": [' + output + b"]}") == usual(b'{"a": [' + output + b"]}")
+
+
+@rounds(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*b'{}[]:,"0123456789-+.eE\\u\0d8 \n\xc3\xa9\xed\xa0\xff'])
+        | st.sampled_from(list(b'"')),
+        max_size=40,
+    ).map(bytes)
+    | st.binary(max_size=30)
+    | st.from_regex(rb"\A-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z")
+    | json_values.map(lambda value: json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+)
+def test_any_output_is_read_as_the_standard_library_reads_it(output):
+    assert ours(output) == usual(output)
+
+
+@rounds(max_examples=300, deadline=None)
+@given(json_values)
+def test_a_child_reads_the_value_that_was_looked_at(value):
+    try:
+        kept = after(json.dumps(value).encode(), output_schema=...)
+    except OutputInvalid:
+        return
+    pipe = {"data": kept and kept.data, "files": []}
+    assert repr(json.loads(pipes.encode(pipe))) == repr(pipe)
