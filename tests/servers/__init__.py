@@ -15,6 +15,7 @@ import pytest
 
 from tests.servers.claude import Claude, require_claude
 from tests.servers.dovecot import DovecotServer
+from tests.servers.google import GoogleServer
 from tests.servers.messages_api import MessagesApi
 from tests.servers.postgres import PostgresServer, running_postgres
 from tests.servers.presence import require_binaries
@@ -25,6 +26,7 @@ from tests.servers.smtp import SmtpServer
 __all__ = [
     "Claude",
     "DovecotServer",
+    "GoogleServer",
     "Installation",
     "MessagesApi",
     "PostgresServer",
@@ -83,6 +85,13 @@ def dovecot() -> Iterator[DovecotServer]:
 def smtp_server() -> Iterator[SmtpServer]:
     """A recording SMTP server with switches for faults."""
     with SmtpServer() as server:
+        yield server
+
+
+@pytest.fixture
+def google_server() -> Iterator[GoogleServer]:
+    """A synthetic Google on loopback with a switch for each fault, counting every contact."""
+    with GoogleServer() as server:
         yield server
 
 
