@@ -42,6 +42,7 @@ def call(google: Google, method: str):
         "userinfo": {},
         "profile": {},
         "thread": {"thread_id": stored.thread_id if stored else "1"},
+        "thread_headers": {"thread_id": stored.thread_id if stored else "1"},
         "message_raw": {"message_id": stored.id if stored else "1"},
         "message_headers": {"message_id": stored.id if stored else "1"},
         "send": {"request_json": resource()},
@@ -58,6 +59,7 @@ METHODS = {
     "userinfo": (Contact.USERINFO, "userinfo"),
     "profile": (Contact.PROFILE, "profile"),
     "thread": (Contact.READ, "thread"),
+    "thread_headers": (Contact.READ, "thread"),
     "message_raw": (Contact.READ, "message"),
     "message_headers": (Contact.READ, "message"),
     "send": (Contact.POST, "send"),
@@ -146,6 +148,10 @@ def test_a_thread_comes_whole_with_the_facts_of_its_messages(google):
     assert answer.messages[0].labels == {"INBOX", "UNREAD"}
     assert answer.messages[0].internal_date == 1_700_000_000_000
     assert answer.history_id == second.history_id
+    headers = google.ask("thread_headers", thread_id=first.id)
+    assert tuple(one.facts for one in headers.messages) == answer.messages
+    assert [dict(one.headers)["Subject"] for one in headers.messages] == ["One", "Re: One"]
+    assert (headers.id, headers.history_id) == (answer.id, answer.history_id)
 
 
 @pytest.mark.parametrize("contact", [Contact.READ, Contact.GET])

@@ -124,6 +124,15 @@ class HeaderMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadHeaders:
+    """A thread with the headers of all its messages, in Google's order."""
+
+    id: str
+    history_id: int
+    messages: tuple[HeaderMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MessagePage:
     """One page of a list; `next_page` is empty on the last one."""
 
@@ -312,6 +321,10 @@ class GoogleGateway(Protocol):
 
     def thread(self, *, grant: Grant, token: Secret, thread_id: str) -> ThreadAnswer:
         """Spends READ. Within 256 KiB; Missing where there is no such thread."""
+        ...
+
+    def thread_headers(self, *, grant: Grant, token: Secret, thread_id: str) -> ThreadHeaders:
+        """Spends READ. The same, with what stands in the messages' headers."""
         ...
 
     def message_raw(

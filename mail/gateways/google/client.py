@@ -18,6 +18,7 @@ from mail.gateways.google.base import (
     RawMessage,
     SendAnswer,
     ThreadAnswer,
+    ThreadHeaders,
     TimedOut,
     TokenAnswer,
     UserInfo,
@@ -60,6 +61,12 @@ class GoogleClient:
         request = reading.thread_request(token, thread_id)
         response = self._once(grant, Contact.READ, request, SOURCE_BYTES)
         return reading.read_thread(response, thread_id)
+
+    def thread_headers(self, *, grant: Grant, token: Secret, thread_id: str) -> ThreadHeaders:
+        """The thread with the headers of its messages."""
+        request = reading.thread_request(token, thread_id, form="metadata")
+        response = self._once(grant, Contact.READ, request, SOURCE_BYTES)
+        return reading.read_thread_headers(response, thread_id)
 
     def message_raw(
         self,

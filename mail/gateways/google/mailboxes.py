@@ -134,28 +134,23 @@ class GoogleMailbox:
             "historyId": str(self.history_id),
         }
 
-    def thread(self, thread_id: str) -> dict[str, Any]:
-        """A thread in the form `minimal`."""
+    def thread(self, thread_id: str, form: str = "minimal") -> dict[str, Any]:
+        """A thread in the forms `minimal` and `metadata`."""
         found = [one for one in self.messages.values() if one.thread_id == thread_id]
         if not found:
             raise Gone
         return {
             "id": thread_id,
             "historyId": str(max(one.history_id for one in found)),
-            "messages": [_facts(one) for one in found],
+            "messages": [_formed(one, form) for one in found],
         }
 
     def message(self, message_id: str, form: str) -> dict[str, Any]:
         """A message in the forms `raw`, `metadata` and `minimal`."""
         stored = self._get(message_id)
-        facts = _facts(stored)
         if form == "raw":
-            return {**facts, "raw": base64.urlsafe_b64encode(stored.raw).decode()}
-        if form == "metadata":
-            return {**facts, "payload": {"mimeType": "text/plain", "headers": _headers(stored)}}
-        if form == "minimal":
-            return facts
-        raise ValueError(form)
+            return {**_facts(stored), "raw": base64.urlsafe_b64encode(stored.raw).decode()}
+        return _formed(stored, form)
 
     def listed(self, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """messages.list: by labels, by `in:sent`, by `rfc822msgid:`; newest first, in pages."""
@@ -239,6 +234,15 @@ def _facts(stored: StoredMessage) -> dict[str, Any]:
         "historyId": str(stored.history_id),
         "internalDate": str(stored.internal_date),
     }
+
+
+def _formed(stored: StoredMessage, form: str) -> dict[str, Any]:
+    if form == "minimal":
+        return _facts(stored)
+    if form == "metadata":
+        payload = {"mimeType": "text/plain", "headers": _headers(stored)}
+        return {**_facts(stored), "payload": payload}
+    raise ValueError(form)
 
 
 def _reference(stored: StoredMessage) -> dict[str, str]:

@@ -233,7 +233,7 @@ class MemoryGoogle:
             resource = json.loads(request.body)
             return mailbox.send(_bytes(resource["raw"]), resource.get("threadId"), self.clock())
         if endpoint == "thread":
-            return mailbox.thread(path.rpartition("/")[2])
+            return mailbox.thread(path.rpartition("/")[2], asked.get("format", ["full"])[0])
         if endpoint == "message":
             return mailbox.message(path.rpartition("/")[2], asked.get("format", ["full"])[0])
         if endpoint == "list":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from guards.exceptions import InvalidInput
@@ -22,6 +22,7 @@ from mail.gateways.google.base import (
     Missing,
     RawMessage,
     ThreadAnswer,
+    ThreadHeaders,
 )
 from mail.gateways.google.http import Host, Request, Response
 
@@ -29,6 +30,8 @@ from mail.gateways.google.http import Host, Request, Response
 PAGE_BYTES: Final = 1024 * 1024
 #: Entries of one page, at most and as asked for.
 PAGE_ENTRIES: Final = 500
+
+_Read = TypeVar("_Read")
 
 _MAILBOX: Final = "/gmail/v1/users/me"
 _OURS: Final = re.compile(r"[0-9A-Za-z._+=-]{1,120}@[0-9A-Za-z.-]{1,120}\Z", re.ASCII)
@@ -39,27 +42,43 @@ _THEIRS: Final = re.compile(
 _ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}\Z", re.ASCII)
 
 
-def thread_request(token: Secret, thread_id: str) -> Request:
-    """A thread with the facts of its messages; their bytes are asked for one by one."""
-    return _get(token, f"threads/{_id('thread_id', thread_id)}", {"format": "minimal"})
+def thread_request(token: Secret, thread_id: str, *, form: str = "minimal") -> Request:
+    """A thread; the bytes of its messages are asked for one by one."""
+    return _get(token, f"threads/{_id('thread_id', thread_id)}", {"format": form})
 
 
 def read_thread(response: Response, thread_id: str) -> ThreadAnswer:
     """The whole thread that was asked for, and nothing that belongs to another one."""
     fields = answers.opened(response)
+    messages = _within_thread(fields, thread_id, _facts)
+    _refuse_strangers(fields, thread_id, messages)
+    return ThreadAnswer(thread_id, fields.decimal("historyId"), messages)
+
+
+def read_thread_headers(response: Response, thread_id: str) -> ThreadHeaders:
+    """The same with headers."""
+    fields = answers.opened(response)
+    messages = _within_thread(fields, thread_id, _headers)
+    _refuse_strangers(fields, thread_id, [one.facts for one in messages])
+    return ThreadHeaders(thread_id, fields.decimal("historyId"), messages)
+
+
+def _within_thread(
+    fields: Fields, thread_id: str, read: Callable[[Fields], _Read]
+) -> tuple[_Read, ...]:
     if fields.id("id") != thread_id:
         fields.refuse("id", "is not the thread that was asked for")
     if fields.page("nextPageToken"):
         fields.refuse("nextPageToken", "must not be there: a thread comes whole")
-    messages = []
-    for one in fields.each("messages", most=PAGE_ENTRIES):
-        facts = _facts(one)
+    return tuple(read(one) for one in fields.each("messages", most=PAGE_ENTRIES))
+
+
+def _refuse_strangers(fields: Fields, thread_id: str, found: Sequence[MessageFacts]) -> None:
+    for number, facts in enumerate(found):
         if facts.thread_id != thread_id:
-            one.refuse("threadId", "is not the thread that it came with")
-        messages.append(facts)
-    if len({facts.id for facts in messages}) != len(messages) or not messages:
+            fields.refuse(f"messages[{number}].threadId", "is not the thread that it came with")
+    if len({facts.id for facts in found}) != len(found) or not found:
         fields.refuse("messages", "must hold one or more distinct messages")
-    return ThreadAnswer(thread_id, fields.decimal("historyId"), tuple(messages))
 
 
 def raw_request(token: Secret, message_id: str) -> Request:
@@ -81,15 +100,8 @@ def headers_request(token: Secret, message_id: str) -> Request:
 def read_headers(response: Response, message_id: str) -> HeaderMessage:
     """Names and values in the message's own order."""
     fields = answers.opened(response)
-    listed = fields.within("payload").each("headers", most=1000)
-    headers = []
-    for one in listed:
-        name, value = one.token("name", longest=200), one.value("value")
-        if not isinstance(value, str):
-            one.refuse("value", "must be a text")
-        headers.append((name, value))
-    size = fields.whole("sizeEstimate", least=0, most=2**40)
-    return HeaderMessage(_asked(fields, message_id), tuple(headers), size)
+    _asked(fields, message_id)
+    return _headers(fields)
 
 
 def sent_request(token: Secret, rfc822_message_id: str) -> Request:
@@ -172,6 +184,17 @@ def _asked(fields: Fields, message_id: str) -> MessageFacts:
     if facts.id != message_id:
         fields.refuse("id", "is not the message that was asked for")
     return facts
+
+
+def _headers(fields: Fields) -> HeaderMessage:
+    headers = []
+    for one in fields.within("payload").each("headers", most=1000):
+        name, value = one.token("name", longest=200), one.value("value")
+        if not isinstance(value, str):
+            one.refuse("value", "must be a text")
+        headers.append((name, value))
+    size = fields.whole("sizeEstimate", least=0, most=2**40)
+    return HeaderMessage(_facts(fields), tuple(headers), size)
 
 
 def _facts(fields: Fields) -> MessageFacts:
