@@ -19,7 +19,6 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from guards import process
@@ -38,6 +37,9 @@ RENEW_EVERY = timedelta(seconds=30)
 LOOK_EVERY = timedelta(seconds=1)
 
 _PAGE = 20
+_ALL_BUT_THE_PIPE = tuple(
+    field.attname for field in Pipeline._meta.concrete_fields if field.name != "pipe"
+)
 
 #: What somebody else may call a pipeline that this worker has in hand.
 _TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED})
@@ -56,6 +58,14 @@ class Claim:
     def mine(self) -> dict[str, Any]:
         """What a row must say to still be under this claim."""
         return {"claimed_by": self.holder, "fence": self.fence}
+
+
+def row_of(pipeline_id: UUID) -> Pipeline:
+    """A pipeline as it is now, but for its pipe; Pipeline.DoesNotExist where there is none."""
+    found = rows.find_parts(Pipeline, _ALL_BUT_THE_PIPE, where={"pk": pipeline_id})
+    if not found:
+        raise Pipeline.DoesNotExist(f"there is no pipeline {pipeline_id}")
+    return found[0]
 
 
 def lease_end() -> datetime:
@@ -222,12 +232,12 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     found: list[UUID] = []
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return found
-    for pipeline_id, write_set in _in_pages(_due(begun=begun)):
-        if len(sets) >= settings.PIPELINE_CONCURRENCY:
-            break
-        if not _meets(pipeline_id, write_set, sets):
-            found.append(pipeline_id)
-            sets.append(write_set)
+    for pipeline in _in_pages(begun=begun):
+        if not _meets(pipeline.pk, pipeline.write_set, sets):
+            found.append(pipeline.pk)
+            sets.append(pipeline.write_set)
+            if len(sets) >= settings.PIPELINE_CONCURRENCY:
+                break
     return found
 
 
@@ -235,27 +245,24 @@ def _states(*, begun: bool) -> frozenset[Pipeline.Status]:
     return Pipeline.DUE if begun else frozenset({Pipeline.Status.PLANNED})
 
 
-def _due(*, begun: bool) -> QuerySet[Pipeline]:
-    return Pipeline.objects.filter(status__in=_states(begun=begun)).order_by("created_at")
-
-
 def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
-    """Those rows: the oldest whole, since it mostly is the one, the others without their pipe."""
+    """The due pipelines: the oldest whole, since it mostly is the one, the others in parts."""
     where = {"status": _states(begun=begun)}
-    yield from rows.find(Pipeline, where=where, order_by="created_at", limit=1)
-    due = _due(begun=begun)
-    for start in count(1, _PAGE):
-        page = list(due.defer("pipe")[start : start + _PAGE])
-        yield from page
-        if len(page) < _PAGE:
-            return
+    oldest = rows.find(Pipeline, where=where, order_by="created_at", limit=1)
+    yield from oldest
+    if oldest:
+        yield from _in_pages(begun=begun, skip=1, parts=_ALL_BUT_THE_PIPE)
 
 
-def _in_pages(due: QuerySet[Pipeline]) -> Iterator[tuple[UUID, list[str]]]:
-    """The due pipelines a few at a time: most often the first of a long queue are enough."""
-    found = due.values_list("pk", "write_set")
-    for start in count(0, _PAGE):
-        page = list(found[start : start + _PAGE])
+def _in_pages(
+    *, begun: bool, skip: int = 0, parts: tuple[str, ...] = ("write_set",)
+) -> Iterator[Pipeline]:
+    """Parts of the due pipelines, a few at a time: mostly the first of a long queue are enough."""
+    where = {"status": _states(begun=begun)}
+    for start in count(skip, _PAGE):
+        page = rows.find_parts(
+            Pipeline, parts, where=where, order_by="created_at", limit=_PAGE, skip=start
+        )
         yield from page
         if len(page) < _PAGE:
             return
@@ -266,8 +273,8 @@ def _running_write_sets() -> list[list[str]]:
 
     A pipeline without a lease holds none: only its reply is still on its way.
     """
-    running = Pipeline.objects.filter(status=Pipeline.Status.RUNNING, lease_until__isnull=False)
-    return list(running.values_list("write_set", flat=True))
+    where = {"status": Pipeline.Status.RUNNING, "lease_until": rows.PRESENT}
+    return [one.write_set for one in rows.find_parts(Pipeline, ("write_set",), where=where)]
 
 
 def _kept_write_sets() -> list[tuple[UUID, list[str]]]:

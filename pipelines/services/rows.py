@@ -18,6 +18,9 @@ Row = TypeVar("Row", bound=Model)
 
 Converter = Callable[[Any, Any, Any], Any]
 
+#: In a `where`: whatever the value is, there is one.
+PRESENT = object()
+
 
 def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """One conditional UPDATE; whether a row was there. `where` is as in `find`."""
@@ -46,7 +49,36 @@ def find(
     with connection.cursor() as cursor:
         cursor.execute(statement, wanted)
         found = cursor.fetchall()
-    return [_made(model, row) for row in found]
+    names = _names(model)
+    return [_made(model, row, names) for row in found]
+
+
+def find_parts(
+    model: type[Row],
+    fields: tuple[str, ...],
+    *,
+    where: Mapping[str, Any],
+    order_by: str = "",
+    limit: int = 0,
+    skip: int = 0,
+) -> list[Row]:
+    """Those rows with their key and these fields alone; the others are read when asked for.
+
+    The first `skip` are left out, and `limit` is how many there are at most.
+    """
+    columns = _columns(model, connection.vendor)
+    names = _names(model, fields)
+    condition, wanted = _condition(columns, where)
+    listed = ", ".join(columns[name].quoted for name in names)
+    statement = f"SELECT {listed} FROM {_table(model)} WHERE {condition}"  # noqa: S608
+    if order_by:
+        statement += f" ORDER BY {columns[order_by].quoted}"
+    if limit:
+        statement += f" LIMIT {limit:d} OFFSET {skip:d}"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, wanted)
+        found = cursor.fetchall()
+    return [_made(model, row, names) for row in found]
 
 
 class _Column(NamedTuple):
@@ -82,7 +114,9 @@ def _condition(columns: Mapping[str, _Column], where: Mapping[str, Any]) -> tupl
     values: list[Any] = []
     for name, value in where.items():
         field, quoted = columns[name]
-        if isinstance(value, Collection) and not isinstance(value, str):
+        if value is PRESENT:
+            terms.append(f"{quoted} IS NOT NULL")
+        elif isinstance(value, Collection) and not isinstance(value, str):
             wanted = [field.get_db_prep_value(one, connection) for one in value]
             # No value at all is met by no row.
             terms.append(f"{quoted} IN ({', '.join(['%s'] * len(wanted)) or 'NULL'})")
@@ -93,29 +127,36 @@ def _condition(columns: Mapping[str, _Column], where: Mapping[str, Any]) -> tupl
     return " AND ".join(terms), values
 
 
-def _made(model: type[Row], row: tuple[Any, ...]) -> Row:
-    values = list(row)
-    for index, expression, converters in _converters(model, connection.vendor):
-        for convert in converters:
-            values[index] = convert(values[index], expression, connection)
-    return model.from_db(connection.alias, _names(model), values)
+def _made(model: type[Row], row: tuple[Any, ...], names: list[str]) -> Row:
+    values = dict(zip(names, row, strict=True))
+    for name, (expression, converters) in _converters(model, connection.vendor).items():
+        if name in values:
+            for convert in converters:
+                values[name] = convert(values[name], expression, connection)
+    return model.from_db(connection.alias, names, list(values.values()))
 
 
 @lru_cache
-def _converters(model: type[Model], vendor: str) -> list[tuple[int, Any, list[Converter]]]:
+def _converters(model: type[Model], vendor: str) -> dict[str, tuple[Any, list[Converter]]]:
     """What makes a column's value out of the database's, for each column that needs it."""
-    found = []
-    for index, field in enumerate(model._meta.concrete_fields):
+    found = {}
+    for field in model._meta.concrete_fields:
         column = field.get_col(model._meta.db_table)
         wanted = [
             *connection.ops.get_db_converters(column),
             *column.get_db_converters(connection),
         ]
         if wanted:
-            found.append((index, column, wanted))
+            found[field.attname] = (column, wanted)
     return found
 
 
 @lru_cache
-def _names(model: type[Model]) -> list[str]:
-    return [field.attname for field in model._meta.concrete_fields]
+def _names(model: type[Model], only: tuple[str, ...] = ()) -> list[str]:
+    """The columns of a model in its own order: all, or its key and those named."""
+    fields = model._meta.concrete_fields
+    return [
+        field.attname
+        for field in fields
+        if not only or field.primary_key or {field.name, field.attname} & {*only}
+    ]

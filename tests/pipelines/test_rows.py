@@ -60,3 +60,29 @@ def test_an_update_changes_the_row_that_is_as_it_must_be_and_only_that(db):
     assert (pipeline.status, pipeline.pipe, pipeline.files_at) == ("running", PIPE, AT)
     other.refresh_from_db()
     assert (other.status, other.fence) == ("planned", 3)
+
+
+@pytest.mark.parametrize("model", [Pipeline, Stage])
+def test_parts_of_a_row_are_those_of_the_whole_row(db, django_assert_num_queries, model):
+    pipeline = PipelineFactory(pipe=PIPE, files_at=AT, write_set=["a:b"])
+    StageFactory(pipeline=pipeline, position=1, usage={"usd": 0.5}, started_at=AT)
+    whole = as_values(model.objects.get())
+
+    for name, value in whole.items():
+        (found,) = rows.find_parts(model, (name,), where={"pk": whole["id"]})
+        with django_assert_num_queries(0):
+            assert (found.pk, getattr(found, name)) == (whole["id"], value)
+        assert found.get_deferred_fields() == {*whole} - {"id", name}
+
+
+def test_parts_are_found_page_by_page_and_by_a_value_that_is_there(db):
+    pipelines = [PipelineFactory(lease_until=lease) for lease in (AT, None, AT, AT)]
+    order = {"order_by": "created_at"}
+
+    def found(**options) -> list[Pipeline]:
+        return rows.find_parts(Pipeline, ("write_set",), **order, **options)
+
+    assert found(where={"status": "planned"}) == pipelines
+    assert found(where={"status": "planned"}, limit=2, skip=1) == pipelines[1:3]
+    assert found(where={"lease_until": rows.PRESENT}) == [pipelines[at] for at in (0, 2, 3)]
+    assert found(where={"lease_until": rows.PRESENT, "status": "queued"}) == []
