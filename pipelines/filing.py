@@ -59,8 +59,11 @@ def directory_of(pipeline_id: UUID) -> Path:
 def make(directory: Path) -> bool:
     """Make the directory for us alone, with the one above it; False when it was there already."""
     try:
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700)
+        try:
+            directory.mkdir(mode=0o700)
+        except FileNotFoundError:
+            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700)
     except FileExistsError:
         return False
     except OSError as error:

@@ -66,6 +66,20 @@ def prepare(*, pipeline: Pipeline) -> dict[str, Any]:
     return filled
 
 
+def begins_empty(pipeline: Pipeline) -> bool:
+    """Whether its directory was never filled, and there is nothing to fill it with."""
+    never = pipeline.files_at is None and pipeline.pipe.get("files") == []
+    return never and mail.has_no_attachments(pipeline.message_id)
+
+
+def make_empty(pipeline_id: UUID) -> Path:
+    """Its directory, with nothing in it: for one that begins empty, once that is on record."""
+    directory = directory_of(pipeline_id)
+    if not filing.make(directory):
+        filing.empty(directory)
+    return directory
+
+
 def _fill(pipeline: Pipeline, directory: Path) -> list[dict[str, Any]]:
     """The message's attachments, now in the directory, as the pipe names them."""
     if mail.has_no_attachments(pipeline.message_id):

@@ -35,10 +35,38 @@ def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str
         return bool(cursor.rowcount)
 
 
+def insert(row: Model) -> None:
+    """One INSERT of a row as it is; a key that the database makes is set on it."""
+    model = type(row)
+    columns = _columns(model, connection.vendor)
+    key = columns["pk"]
+    is_made = row.pk is None
+    fields = [one for one in model._meta.concrete_fields if not (is_made and one is key.field)]
+    values = [one.get_db_prep_save(getattr(row, one.attname), connection) for one in fields]
+    named = ", ".join(columns[field.attname].quoted for field in fields)
+    places = ", ".join(["%s"] * len(fields))
+    statement = f"INSERT INTO {_table(model)} ({named}) VALUES ({places})"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} RETURNING {key.quoted}", values)
+        if is_made:
+            row.pk = cursor.fetchone()[0]
+        else:
+            cursor.fetchone()
+    row._state.adding, row._state.db = False, connection.alias
+
+
 def find(
-    model: type[Row], *, where: Mapping[str, Any], order_by: str = "", limit: int = 0
+    model: type[Row],
+    *,
+    where: Mapping[str, Any],
+    order_by: str = "",
+    limit: int = 0,
+    keep: bool = False,
 ) -> list[Row]:
-    """The rows that are as `where` says: a column's value, or one of a collection of values."""
+    """The rows that are as `where` says: a column's value, or one of a collection of values.
+
+    `keep` keeps them from other writers until the transaction ends.
+    """
     columns = _columns(model, connection.vendor)
     condition, wanted = _condition(columns, where)
     statement = f"{_selection(model, connection.vendor)} WHERE {condition}"
@@ -46,6 +74,8 @@ def find(
         statement += f" ORDER BY {columns[order_by].quoted}"
     if limit:
         statement += f" LIMIT {limit:d}"
+    if keep and connection.features.has_select_for_update:
+        statement += " FOR NO KEY UPDATE"
     with connection.cursor() as cursor:
         cursor.execute(statement, wanted)
         found = cursor.fetchall()

@@ -89,21 +89,25 @@ def claim_and_start(
     row, where those are not on record yet.
     """
     until = claims.lease_end()
-    attempt = attempt_of(stage)
     with unit_of_work():
         changes = {**(filled or {}), **_new_pipe(after)}
         keep(held, current=stage.position, lease_until=until, **changes)
         if after is not None:
             move_to_success(held, after)
-        moved = transitions.move_stage(
-            stage,
-            Stage.Status.RUNNING,
-            old=[Stage.Status.PENDING],
-            by_way_of=Stage.Status.CLAIMED,
-            changes={**held.mine, "attempt": attempt, **_starting(stage, until, vectors)},
-            facts={"attempt": attempt},
-        )
-        _must(moved, stage)
+        _must(move_to_start(held, stage, vectors, until=until), stage)
+
+
+def move_to_start(held: Claim, stage: Stage, vectors: list[list[str]], *, until: datetime) -> bool:
+    """The stage's own claim and start; joins a unit that holds the pipeline's row."""
+    attempt = attempt_of(stage)
+    return transitions.move_stage(
+        stage,
+        Stage.Status.RUNNING,
+        old=[Stage.Status.PENDING],
+        by_way_of=Stage.Status.CLAIMED,
+        changes={**held.mine, "attempt": attempt, **_starting(stage, until, vectors)},
+        facts={"attempt": attempt},
+    )
 
 
 def _starting(stage: Stage, until: datetime, vectors: list[list[str]]) -> dict[str, Any]:

@@ -37,6 +37,21 @@ def append(**changes: Any) -> None:
     append_event(**{**values, **changes})
 
 
+_NAMES = st.text(max_size=4)
+_PLAIN = st.none() | st.booleans() | st.integers() | st.text() | st.floats() | st.lists(st.text())
+
+
+@given(facts=st.dictionaries(_NAMES, _PLAIN, max_size=5))
+def test_plain_facts_are_written_as_the_canonical_form_has_them(facts: dict[str, Any]) -> None:
+    try:
+        expected: bytes | None = rfc8785.dumps(facts)
+    except rfc8785.CanonicalizationError:
+        expected = None
+    assert events._plain(facts) in (expected, None)
+    if all(type(value) is str for value in facts.values()) and "".join(facts).isascii():
+        assert events._plain(facts) == expected, "the usual ones are plain"
+
+
 @pytest.mark.django_db
 def test_events_of_one_unit_follow_each_other_and_tie_to_the_last(fill: Fill) -> None:
     fill(2)

@@ -1,0 +1,133 @@
+"""A pipeline that was looked at begins as it was seen, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from guards.services.units import unit_of_work
+from guards.signals import unit_closing
+from mail.models import Part
+from pipelines.models import Pipeline, Stage
+from pipelines.services import beginning, claims, control, execution, intake, rules
+from tests.pipelines.factories import OPERATOR
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def due(desk, owner):
+    owner.install("quiet", binary="true", mode="passthrough", reply=False)
+    rules.save_rule(name="all", match="please", calls=[{"command": "quiet"}], by=OPERATOR)
+
+    def make() -> Pipeline:
+        message = desk.message("please")
+        # What the first pass puts on record of a message of plain text.
+        Part.objects.create(message=message, path="1", type="text/plain", size=9, is_text=True)
+        pipeline = intake.take_in(message_id=message.pk)
+        assert pipeline is not None
+        return pipeline
+
+    return make
+
+
+def begun(looked):
+    with unit_of_work():
+        return beginning.begin(looked)
+
+
+def test_it_is_claimed_and_its_first_stage_started_in_one_move(due):
+    pipeline = due()
+    looked = beginning.look_ahead()
+    assert looked is not None
+    pipeline.refresh_from_db()
+    assert pipeline.status == "planned", "a look claims nothing"
+
+    claim = begun(looked)
+
+    assert claim is not None
+    pipeline.refresh_from_db()
+    stage = pipeline.stages.get(command="quiet")
+    assert (pipeline.status, pipeline.fence, pipeline.current) == ("running", claim.fence, 1)
+    assert (stage.status, stage.attempt, stage.fence) == ("running", 1, claim.fence)
+    assert stage.argv == looked.work.vectors
+    assert pipeline.files_at is not None
+
+
+def test_of_two_that_have_looked_one_begins(due):
+    due()
+    first, second = beginning.look_ahead(), beginning.look_ahead()
+    assert first is not None
+    assert second is not None
+
+    assert begun(first) is not None
+    assert begun(second) is None
+    assert Stage.objects.get(command="quiet").attempt == 1
+
+
+def test_what_was_cancelled_after_the_look_does_not_begin(due):
+    pipeline = due()
+    looked = beginning.look_ahead()
+    assert looked is not None
+    control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
+
+    assert begun(looked) is None
+    pipeline.refresh_from_db()
+    assert pipeline.status == "cancelled"
+
+
+def test_it_waits_for_its_turn_like_any_other(due, settings):
+    settings.PIPELINE_CONCURRENCY = 1
+    first, second = due(), due()
+    looked = beginning.look_at(second.pk)
+    assert looked is not None
+    assert claims.claim_pipeline(first.pk) is not None
+
+    assert begun(looked) is None
+    settings.PIPELINE_CONCURRENCY = 2
+    assert begun(looked) is not None
+
+
+def test_a_command_that_may_not_run_is_not_begun_ahead(due, owner):
+    pipeline = due()
+    assert beginning.look_ahead() is not None
+    owner.install("quiet", binary="false", mode="passthrough", reply=False, serial=2)
+
+    assert beginning.look_ahead() is None
+    assert execution.run(pipeline_id=pipeline.pk).status == "failed"
+
+
+def test_the_end_of_one_and_the_start_of_the_next_are_one_transaction(due):
+    pipelines = [due(), due()]
+    units: list[list[str]] = []
+
+    def note(unit, **facts):
+        units.append([one.kind for one in unit.notes])
+
+    unit_closing.connect(note)
+    try:
+        execution.run_on(pipeline_id=pipelines[0].pk)
+    finally:
+        unit_closing.disconnect(note)
+
+    start = ["pipeline.running", "stage.claimed", "stage.running"]
+    end = ["stage.succeeded", "stage.succeeded", "pipeline.completed"]
+    assert [kinds for kinds in units if kinds] == [start, end + start, end]
+    assert set(Pipeline.objects.values_list("status", flat=True)) == {"completed"}
+
+
+def test_the_end_is_on_record_even_if_the_next_one_cannot_begin(due, monkeypatch):
+    first, second = due(), due()
+    look = beginning.look_ahead
+
+    def stale():
+        looked = look()
+        Stage.objects.filter(pipeline=second, command="quiet").update(status="cancelled")
+        return looked
+
+    monkeypatch.setattr(beginning, "look_ahead", stale)
+    execution.run_on(pipeline_id=first.pk)
+
+    first.refresh_from_db()
+    assert first.status == "completed"
+    assert Stage.objects.get(pipeline=first, command="quiet").status == "succeeded"
+    assert Stage.objects.get(pipeline=second, command="quiet").attempt == 0
