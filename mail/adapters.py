@@ -151,7 +151,7 @@ def _preview(draft: Outbound, composed: ComposedMail) -> dict[str, Any]:
         "automatic": draft.automatic,
         "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
         "size": len(composed.raw),
-        "source": _source_preview(message) if message is not None else None,
+        "source": source_preview(message) if message is not None else None,
     }
 
 
@@ -162,7 +162,7 @@ def _reply_to(message: Message | None) -> list[str]:
     return list(message.recipients.filter(kind="reply-to").values_list("address", flat=True))
 
 
-def _source_preview(message: Message) -> dict[str, Any]:
+def source_preview(message: Message) -> dict[str, Any]:
     """What is answered; covered where its sender may not be read and nobody revealed it."""
     shown = message.pk in selectors.shown([message])
     return {

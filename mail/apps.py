@@ -36,7 +36,10 @@ class MailConfig(AppConfig):
         from guards.registry import append_only, register_scopes
         from mail import checks, receivers, tools  # noqa: F401
         from mail.adapters import SmtpKind
+        from mail.gateways.google.client import GoogleClient
+        from mail.gateways.google.http import HttpWire
         from mail.gateways.imap import ImapTransport
+        from mail.gmail.kind import GmailKind
         from mail.registry import register_transport
         from teams.registry import register_event_kinds
 
@@ -46,3 +49,4 @@ class MailConfig(AppConfig):
         append_only("mail.TrustRecord")
         register_transport("imap", ImapTransport())
         register_kind(SmtpKind())
+        register_kind(GmailKind(GoogleClient(HttpWire())))

@@ -19,14 +19,14 @@ from mail.signals import outbound_changed
 @receiver(effect_changed, dispatch_uid="mail.follow_effect")
 def follow_effect(effect: Effect, **_: Any) -> None:
     """An outgoing message's status is what its effect says."""
-    if effect.kind == outbound.KIND:
+    if effect.kind in outbound.KINDS:
         outbound.follow_effect(effect=effect)
 
 
 @receiver(hold_closed, dispatch_uid="mail.follow_hold")
 def follow_hold(hold: Hold, **_: Any) -> None:
     """A person said no, or the draft was taken back."""
-    if hold.kind == outbound.KIND:
+    if hold.kind in outbound.KINDS:
         outbound.follow_hold(hold=hold)
 
 

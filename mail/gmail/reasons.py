@@ -30,8 +30,8 @@ class Reason(StrEnum):
 
     THREAD_MALFORMED = "thread_malformed"
     THREAD_TOO_LONG = "thread_too_long"
-    THREAD_TOO_LARGE = "thread_too_large"
     SOURCE_NOT_FOUND = "source_not_found"
+    SOURCE_AMBIGUOUS = "source_ambiguous"
     HEADER_MISSING = "header_missing"
     HEADER_DUPLICATED = "header_duplicated"
     HEADER_MALFORMED = "header_malformed"
@@ -100,8 +100,8 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.MAILBOX_DIFFERS: "The mailbox is not exactly the verified address.",
     Reason.THREAD_MALFORMED: "Gmail's answer about the thread cannot be read.",
     Reason.THREAD_TOO_LONG: "The thread has more than 10 messages.",
-    Reason.THREAD_TOO_LARGE: "The message to answer, or its thread, is over 256 KiB.",
     Reason.SOURCE_NOT_FOUND: "The message to answer is not there.",
+    Reason.SOURCE_AMBIGUOUS: "The mailbox has the message to answer more than once.",
     Reason.HEADER_MISSING: "A header that must be there is missing.",
     Reason.HEADER_DUPLICATED: "A header that counts stands there more than once.",
     Reason.HEADER_MALFORMED: "A header cannot be read in one way only.",

@@ -1,6 +1,6 @@
 """What is answered, strictly as Gmail has it now: the facts that a reply is approved with.
 
-Source facts come from two fresh looks, at the source's exact bytes and at its whole thread; never
+Source facts come from one fresh look at the whole thread with the headers of its messages; never
 from a submitted recipient, a stored row or a model. What does not fit is refused; nothing is cut or
 guessed.
 """
@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from mail.exceptions import ProfileRefused
-from mail.gateways.google.base import SOURCE_BYTES, MessageFacts, RawMessage, ThreadAnswer
-from mail.gmail import fields, identity
+from mail.gateways.google.base import HeaderMessage, MessagePage, MessageReference, ThreadHeaders
+from mail.gmail import identity
 from mail.gmail.reasons import Reason
 from mail.mime import addresses, words
 from mail.mime.defects import Defects
@@ -31,10 +31,14 @@ MAX_ID_BYTES = 512
 
 #: The headers of the source that decide about a reply. Each stands at most once.
 AUTHORITY = ("from", "reply-to", "subject", "message-id", "in-reply-to", "references", "date")
+_MAX_HEADER_CHARS = 8 * 1024
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MESSAGE_ID = re.compile(r"<([!-;=?A-~]+@[!-;=?A-~]+)>")
 _BLANKS = re.compile(r"[ \t]+")
+#: A fold that every reader undoes alike: a line end, then blanks, then text.
+_FOLD = re.compile(r"\r\n[ \t]+(?=[^ \t\r\n])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,8 @@ class Snapshot:
     """The source of a reply and its thread, as of one look.
 
     Ids are Gmail's own, `message_id` and `references` are RFC 5322 ids without brackets. `reply_to`
-    is what the sender wrote there: untrusted, shown, never followed. `source` is SHA-256 over the
-    source's bytes, `messages` what the thread holds, `revision` the thread's history id.
+    is what the sender wrote there: untrusted, shown, never followed. `source` is SHA-256 over all
+    that Gmail says about the source, `messages` what the thread holds, `revision` its history id.
     """
 
     thread_id: str
@@ -83,29 +87,35 @@ def drifted(before: Mapping[str, object], now: Snapshot) -> str | None:
     return next((name for name, v in now.facts().items() if before.get(name, missing) != v), None)
 
 
-def read(thread: ThreadAnswer, source: RawMessage) -> Snapshot:
-    """The snapshot of a source message and of the thread that it says it is in.
+def located(page: MessagePage) -> MessageReference:
+    """The one message that the mailbox has under a Message-ID; ProfileRefused for none or more."""
+    if not page.messages:
+        raise ProfileRefused(Reason.SOURCE_NOT_FOUND, field="source")
+    if len(page.messages) > 1 or page.next_page:
+        raise ProfileRefused(Reason.SOURCE_AMBIGUOUS, field="source")
+    return page.messages[0]
+
+
+def read(thread: ThreadHeaders, source_id: str) -> Snapshot:
+    """The snapshot of a source message and of the thread that it is in.
 
     ProfileRefused, with the field, for whatever is too much, missing, doubled or ambiguous.
     """
-    _require_whole(thread, source.facts)
-    if len(source.raw) > SOURCE_BYTES:
-        raise ProfileRefused(Reason.THREAD_TOO_LARGE, field="source")
-    head, _ = fields.split(source.raw)
-    values = {name: head.once(name) for name in AUTHORITY}
-    sender, sender_name = _sender(head.needed("from"))
+    source = _member(thread, source_id)
+    values = _authority(source)
+    sender, sender_name = _sender(_needed(values, "from"))
     snapshot = Snapshot(
         thread_id=thread.id,
-        source_id=source.facts.id,
-        message_id=_one_id(head.needed("message-id"), "message_id"),
+        source_id=source_id,
+        message_id=_one_id(_needed(values, "message-id"), "message_id"),
         sender=sender,
         sender_name=sender_name,
-        reply_to=_shown(values["reply-to"] or "", "reply_to"),
-        subject=_subject(values["subject"] or ""),
-        references=_references(values["references"] or ""),
-        date=_shown(values["date"] or "", "date"),
-        source=sha256(source.raw).hexdigest(),
-        messages=tuple(one.id for one in thread.messages),
+        reply_to=_shown(values.get("reply-to", ""), "reply_to"),
+        subject=_subject(values.get("subject", "")),
+        references=_references(values.get("references", "")),
+        date=_shown(values.get("date", ""), "date"),
+        source=_digest(source),
+        messages=tuple(one.facts.id for one in thread.messages),
         revision=str(thread.history_id),
     )
     require_bounded(snapshot.reply_references())
@@ -120,20 +130,54 @@ def require_bounded(references: Sequence[str]) -> None:
         raise ProfileRefused(Reason.REFERENCES_TOO_LONG, field="references")
 
 
-def _require_whole(thread: ThreadAnswer, source: MessageFacts) -> None:
-    """One thread, all of it, each message once, the source among them."""
-    ids = [one.id for one in thread.messages]
-    for one in (thread.id, *ids):
+def _member(thread: ThreadHeaders, source_id: str) -> HeaderMessage:
+    """The source in its whole thread, each message of it once."""
+    found = {one.facts.id: one for one in thread.messages}
+    for one in (thread.id, *found):
         if not _PROVIDER_ID.fullmatch(one):
             raise ProfileRefused(Reason.THREAD_MALFORMED, "no usable id", field="thread")
-    if len(ids) > MAX_MESSAGES:
+    if len(thread.messages) > MAX_MESSAGES:
         raise ProfileRefused(Reason.THREAD_TOO_LONG, field="thread")
-    if len(set(ids)) != len(ids):
+    if len(found) != len(thread.messages):
         raise ProfileRefused(Reason.THREAD_MALFORMED, "a message stands twice", field="thread")
-    if any(one.thread_id != thread.id for one in thread.messages):
+    if any(one.facts.thread_id != thread.id for one in thread.messages):
         raise ProfileRefused(Reason.THREAD_MALFORMED, "of another thread", field="thread")
-    if source.thread_id != thread.id or source.id not in ids:
+    if source_id not in found:
         raise ProfileRefused(Reason.SOURCE_NOT_FOUND, field="source")
+    return found[source_id]
+
+
+def _authority(source: HeaderMessage) -> dict[str, str]:
+    """The headers that decide, each once and on one line."""
+    found: dict[str, str] = {}
+    for name, value in source.headers:
+        known = name.strip().lower()
+        if known not in AUTHORITY:
+            continue
+        if known in found:
+            raise ProfileRefused(Reason.HEADER_DUPLICATED, field=_field(known))
+        if name != name.strip():
+            raise ProfileRefused(Reason.HEADER_MALFORMED, field=_field(known))
+        found[known] = _one_line(value, _field(known))
+    return found
+
+
+def _needed(values: Mapping[str, str], name: str) -> str:
+    if name not in values:
+        raise ProfileRefused(Reason.HEADER_MISSING, field=_field(name))
+    return values[name]
+
+
+def _one_line(value: str, field: str) -> str:
+    """The value without its folds; refused where two readers would not undo them alike."""
+    if len(value) > _MAX_HEADER_CHARS:
+        raise ProfileRefused(Reason.HEADER_MALFORMED, "too long", field=field)
+    line = _FOLD.sub(" ", value)
+    if "\r" in line or "\n" in line:
+        raise ProfileRefused(Reason.AMBIGUOUS_FOLDING, field=field)
+    if _CONTROL.search(line.replace("\t", " ")):
+        raise ProfileRefused(Reason.CONTROL_CHARACTER, field=field)
+    return _BLANKS.sub(" ", line).strip(" ") if "\t" in line else line.strip(" ")
 
 
 def _sender(value: str) -> tuple[str, str]:
@@ -156,12 +200,11 @@ def _subject(value: str) -> str:
 
 def _shown(value: str, name: str) -> str:
     """A header as people read it; refused where decoding would have to guess or to clean."""
-    line = _BLANKS.sub(" ", value) if "\t" in value else value
-    if "=?" not in line:
-        return line
+    if "=?" not in value:
+        return value
     defects: Defects = set()
-    text = words.decode_words(line, defects)
-    if defects or text != words.raw_words(line).strip():
+    text = words.decode_words(value, defects)
+    if defects or text != words.raw_words(value).strip():
         raise ProfileRefused(Reason.HEADER_UNREADABLE, field=name)
     return text
 
@@ -174,5 +217,16 @@ def _one_id(value: str, name: str) -> str:
 
 
 def _references(value: str) -> tuple[str, ...]:
-    found = [_one_id(one, "references") for one in _BLANKS.split(value) if one]
+    found = [_one_id(one, "references") for one in value.split(" ") if one]
     return tuple(dict.fromkeys(found))
+
+
+def _digest(source: HeaderMessage) -> str:
+    """Over everything but the labels and what counts their changes: those are the revision's."""
+    facts = source.facts
+    known = [facts.id, facts.thread_id, facts.internal_date, source.size, source.headers]
+    return sha256(json.dumps(known).encode()).hexdigest()
+
+
+def _field(header: str) -> str:
+    return header.replace("-", "_")

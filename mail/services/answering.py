@@ -11,6 +11,7 @@ from guards.models import Identity
 from guards.types import Subject
 from mail import admission
 from mail.exceptions import ReplyRefused
+from mail.gmail import connected
 from mail.models import Message, Outbound
 from mail.types import LoopReason
 
@@ -27,7 +28,7 @@ def refuse_unless_answerable(message: Message, origin: Subject) -> None:
         raise ReplyRefused("there is no single sender to answer", rule=LoopReason.NO_IDENTITY)
     if message.sender.lower() in admission.own_addresses():
         raise ReplyRefused("our own mail is not answered", rule=LoopReason.OWN_ADDRESS)
-    if not message.account.smtp_host:
+    if not (message.account.smtp_host or connected.pair(message.account_id)):
         raise ReplyRefused(
             f"account {message.account.name} has no SMTP host: set one to answer from it",
             rule="no-smtp",

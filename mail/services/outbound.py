@@ -24,6 +24,7 @@ from guards.services import decisions
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdict
 from mail.exceptions import ReplyRefused
+from mail.gmail import drafts as gmail_drafts
 from mail.models import Account, Message, Outbound, OutboundFile
 from mail.services import accounts, answering, composing, enclosures, records
 from mail.signals import outbound_changed
@@ -33,6 +34,10 @@ from teams.services.events import append_event
 log = structlog.get_logger(__name__)
 
 KIND = "mail.smtp"
+#: The kind of a reply whose account is connected to Gmail for reading and for sending.
+GMAIL = "mail.gmail"
+#: Every kind of act that an outgoing message may become.
+KINDS = frozenset({KIND, GMAIL})
 #: After so long a submission that has no effect was cut off before it could have one.
 _CUT_OFF_AFTER = timedelta(minutes=10)
 
@@ -139,7 +144,7 @@ def settle_cut_off() -> int:
     return sum(
         move(outbound, Status.CANCELLED, from_states=(Status.SENDING,), reason="interrupted")
         for outbound in stale
-        if not Effect.objects.may_have_left(KIND, subject_of(outbound)).exists()
+        if not _may_have_left(outbound)
     )
 
 
@@ -323,12 +328,17 @@ def _request(outbound: Outbound, asker: Asker) -> Request:
     beside = outbound.origin_type == answering.ACKNOWLEDGEMENT
     source = None if beside else outbound.in_reply_to
     return Request(
-        kind=KIND,
+        kind=KIND if beside or not gmail_drafts.suits(outbound) else GMAIL,
         subject=subject_of(outbound),
         requested_by=asker,
         source=records.subject_of(source) if source is not None else None,
         account=Subject("mail.account", str(outbound.account_id)),
     )
+
+
+def _may_have_left(outbound: Outbound) -> bool:
+    subject = subject_of(outbound)
+    return any(Effect.objects.may_have_left(kind, subject).exists() for kind in KINDS)
 
 
 def _of_origin(origin: Subject) -> Outbound | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mail.gateways.google.base import MessageFacts, RawMessage, ThreadAnswer
+from mail.gateways.google.base import HeaderMessage, MessageFacts, RawMessage, ThreadHeaders
 from mail.gmail import exact_mime, readback, snapshot
 from mail.gmail.exact_mime import Reply
 
@@ -30,24 +30,25 @@ def facts(number: str = SOURCE, *, thread: str = THREAD, labels: Sequence[str] =
     return MessageFacts(number, thread, frozenset(labels), 100, 1_764_572_400_000)
 
 
-def thread(*ids: str, **changes: Any) -> ThreadAnswer:
-    """A thread of these messages; the source alone unless any are named."""
-    return replace(
-        ThreadAnswer(THREAD, 4711, tuple(facts(one) for one in ids or (SOURCE,))), **changes
-    )
-
-
-def source(*lines: str | bytes, body: bytes = b"How are they?\r\n", **headers: Any) -> RawMessage:
-    """The source message. A header given as None is left out; `lines` are further raw lines."""
+def source(*more: tuple[str, str], size: int = 2_000, **headers: Any) -> HeaderMessage:
+    """The source message. A header given as None is left out; `more` stand behind the others."""
     named = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-    head = [f"{name}: {value}".encode() for name, value in named.items() if value is not None]
-    head += [line.encode() if isinstance(line, str) else line for line in lines]
-    return RawMessage(facts(), b"\r\n".join(head) + b"\r\n\r\n" + body)
+    pairs = tuple((name, value) for name, value in named.items() if value is not None)
+    return HeaderMessage(facts(), (*pairs, *more), size)
 
 
-def seen(*lines: str | bytes, **headers: Any) -> snapshot.Snapshot:
+def thread(*members: HeaderMessage | str, **changes: Any) -> ThreadHeaders:
+    """A thread of these messages; an id stands for a plain one, none for the source alone."""
+    known = tuple(
+        HeaderMessage(facts(one), (), 100) if isinstance(one, str) else one
+        for one in members or (source(),)
+    )
+    return replace(ThreadHeaders(THREAD, 4711, known), **changes)
+
+
+def seen(*more: tuple[str, str], **headers: Any) -> snapshot.Snapshot:
     """The snapshot of such a source."""
-    return snapshot.read(thread(), source(*lines, **headers))
+    return snapshot.read(thread(source(*more, **headers)), SOURCE)
 
 
 def reply(text: str = "They are fine.\n", **changes: Any) -> Reply:
