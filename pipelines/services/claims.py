@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -97,6 +97,15 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
         return _taken(pipeline)
 
 
+def claim_looked_at(pipeline: Pipeline, *, changes: Mapping[str, Any]) -> Claim | None:
+    """Take a pipeline that was read a moment ago, if it is still as it was and its turn has come.
+
+    Joins the caller's unit. `changes` are more for its row, in the same move.
+    """
+    ExecutorTurn.take()
+    return None if _hindrance(pipeline) else _taken(pipeline, changes)
+
+
 def claim_next(*, begun: bool = True) -> Claim | None:
     """Take the oldest due pipeline whose turn has come: the look and the claim are one step.
 
@@ -114,13 +123,19 @@ def claim_next(*, begun: bool = True) -> Claim | None:
     return None
 
 
-def _taken(pipeline: Pipeline) -> Claim | None:
+def oldest_due() -> Pipeline | None:
+    """The due pipeline that waits longest: a look, not a claim."""
+    return next(iter(_oldest(Pipeline.DUE)), None)
+
+
+def _taken(pipeline: Pipeline, more: Mapping[str, Any] | None = None) -> Claim | None:
     """Move a due pipeline to this worker, under the executor's turn; its row says so, too."""
     claim = Claim(pipeline.pk, process.this_process(), pipeline.fence + 1, pipeline)
     changes = {
         **claim.mine,
         "lease_until": lease_end(),
         "started_at": pipeline.started_at or timezone.now(),
+        **(more or {}),
     }
     moved = transitions.move_pipeline(
         pipeline.pk,
@@ -176,42 +191,66 @@ def is_taken_away(claim: Claim) -> bool:
     return taken.filter(fence__gt=claim.fence).exists()
 
 
-@contextmanager
-def renewed(claim: Claim) -> Iterator[None]:
-    """Renew the claim from a thread of its own until the work is done or the claim is gone.
+class Watch:
+    """Who looks after the claims of one task, from a thread of its own; one claim at a time."""
 
-    The same thread ends what the stage has started on this host once the pipeline was taken away:
-    whoever cancelled it may be on another host.
-    """
-    finished = threading.Event()
-    thread = threading.Thread(
-        target=_keep_watch,
-        args=(claim, finished),
-        name=f"lease-{claim.pipeline_id}",
-        daemon=True,
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
+    def __init__(self) -> None:
+        self._held: tuple[Claim, float] | None = None
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="claims", daemon=True)
 
+    def hold(self, claim: Claim) -> None:
+        """Renew this claim from now on, and look whether it was taken away."""
+        self._held = (claim, time.monotonic() + RENEW_EVERY.total_seconds())
 
-def _keep_watch(claim: Claim, finished: threading.Event) -> None:
-    renew_at = time.monotonic() + RENEW_EVERY.total_seconds()
-    while not finished.wait(min(LOOK_EVERY, RENEW_EVERY).total_seconds()):
+    def let_go(self) -> None:
+        """Its work is done, or it is gone."""
+        self._held = None
+
+    def _keep(self) -> None:
+        while not self._finished.wait(min(LOOK_EVERY, RENEW_EVERY).total_seconds()):
+            held = self._held
+            if held is not None:
+                self._look_after(*held)
+        connections.close_all()
+
+    def _look_after(self, claim: Claim, renew_at: float) -> None:
         try:
             if is_taken_away(claim):
                 _end_children(claim)
             elif time.monotonic() >= renew_at:
-                renew_at = time.monotonic() + RENEW_EVERY.total_seconds()
-                if not renew(claim):
-                    log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
+                renewed = renew(claim)
+                if self._held == (claim, renew_at):
+                    self.hold(claim)
+                    if not renewed:
+                        log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
         except DatabaseError as error:
             log.warning("lease not renewed", pipeline=str(claim.pipeline_id), error=str(error))
             close_old_connections()
-    connections.close_all()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Look no more; nothing of it goes on once this returns."""
+        self._finished.set()
+        self._thread.join()
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Renew what is held from a thread of its own until the task is done.
+
+    The same thread ends what a stage has started on this host once its pipeline was taken away:
+    whoever cancelled it may be on another host.
+    """
+    watch = Watch()
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.end()
 
 
 def _end_children(claim: Claim) -> None:
@@ -247,11 +286,14 @@ def _states(*, begun: bool) -> frozenset[Pipeline.Status]:
 
 def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
     """The due pipelines: the oldest whole, since it mostly is the one, the others in parts."""
-    where = {"status": _states(begun=begun)}
-    oldest = rows.find(Pipeline, where=where, order_by="created_at", limit=1)
+    oldest = _oldest(_states(begun=begun))
     yield from oldest
     if oldest:
         yield from _in_pages(begun=begun, skip=1, parts=_ALL_BUT_THE_PIPE)
+
+
+def _oldest(states: Collection[str]) -> list[Pipeline]:
+    return rows.find(Pipeline, where={"status": states}, order_by="created_at", limit=1)
 
 
 def _in_pages(

@@ -8,7 +8,7 @@ what follows.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from pipelines.exceptions import ClaimLost, CommandNotRunnable, StageMustWait
 from pipelines.models import Pipeline, Stage
 from pipelines.services import (
     acknowledging,
+    beginning,
     claims,
     files,
     missions,
@@ -33,6 +34,7 @@ from pipelines.services import (
     stages,
     transitions,
 )
+from pipelines.services.beginning import Looked
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.services.readying import Work
@@ -54,15 +56,45 @@ _ANSWER_SECONDS = 150.0
 
 
 @dataclass(slots=True)
+class _Task:
+    """One task of the queue: since when it works, and how long it takes up further pipelines."""
+
+    seconds: float = 0.0
+    began: float = field(default_factory=lambda: time.monotonic())
+    woken: float = field(default_factory=lambda: time.monotonic() - _WAKE_SECONDS)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it takes up another pipeline after this one."""
+        return self.spent < self.seconds
+
+    @property
+    def spent(self) -> float:
+        """How long it has worked, in seconds."""
+        return time.monotonic() - self.began
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether the queue leaves this task long enough for a stage of that timeout."""
+        return self.spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has only begun: another one would leave a stage no more time."""
+        return self.spent <= ON_SECONDS
+
+
+@dataclass(slots=True)
 class _Run:
     """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is.
 
-    `is_kept` says that the pipeline's row has this pipe too. `unrecorded` is the end of a stage
-    that goes on record together with the start of the next one, a moment later; `filled` is what
-    the row has to say of the directory, on record with the first stage. `next_spec` is the next
-    stage's command, looked at in that moment.
+    `started` is the work of the first stage where that began with the claim. `is_kept` says that
+    the pipeline's row has this pipe too. `unrecorded` is the end of a stage that goes on record
+    together with the start of the next one, a moment later; `filled` is what the row has to say of
+    the directory, on record with the first stage. `next_spec` is the next stage's command, looked
+    at in that moment. `following` is the next pipeline, where that began with the end of this one.
     """
 
+    task: _Task
     claim: Claim
     pipeline: Pipeline
     due: list[Stage]
@@ -73,29 +105,17 @@ class _Run:
     is_kept: bool = True
     unrecorded: stages.Success | None = None
     next_spec: CommandSpec | None = None
+    started: Work | None = None
     answers: bool = True
     put_back: bool = False
     is_over: bool = False
-    began: float = field(default_factory=time.monotonic)
+    following: _Run | None = None
 
     def record(self) -> None:
         """Put the end of the stage before on record by itself: nothing follows at once."""
         success, self.unrecorded = self.unrecorded, None
         if success is not None:
             stages.succeed(self.claim, success)
-
-    def has_time_for(self, seconds: float) -> bool:
-        """Whether the queue leaves this task long enough for a stage of that timeout."""
-        return self._spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether its task has only begun: another one would leave a stage no more time."""
-        return self._spent <= ON_SECONDS
-
-    @property
-    def _spent(self) -> float:
-        return time.monotonic() - self.began
 
 
 def run(*, pipeline_id: UUID) -> Pipeline:
@@ -104,9 +124,7 @@ def run(*, pipeline_id: UUID) -> Pipeline:
     A pipeline that is not due, or whose turn has not come, is returned unchanged. Never raises for
     what a stage does. Afterwards the next due pipeline is put onto the queue.
     """
-    claim = claims.claim_pipeline(pipeline_id)
-    if claim is not None:
-        _carry_on(claim, seconds=0.0)
+    _carry_on(pipeline_id, _Task())
     return claims.row_of(pipeline_id)
 
 
@@ -116,43 +134,86 @@ def run_on(*, pipeline_id: UUID) -> None:
     A queue of short pipelines so costs no task for each. What else the queue holds waits no longer
     than that.
     """
-    claim = claims.claim_pipeline(pipeline_id)
-    if claim is not None:
-        _carry_on(claim, seconds=ON_SECONDS)
+    _carry_on(pipeline_id, _Task(ON_SECONDS))
 
 
-def _carry_on(claim: Claim, *, seconds: float) -> None:
-    """Carry a claimed pipeline out, and others for so long; whatever happens, wake what is due."""
-    began = time.monotonic()
-    woken, begun = began - _WAKE_SECONDS, True
+def _carry_on(pipeline_id: UUID, task: _Task) -> None:
+    """Carry a pipeline out whose turn has come, and others for so long as the task goes on.
+
+    Whatever happens, wake what is due.
+    """
     memory.keep_heap()
-    following: Claim | None = claim
+    run = _begun(task, beginning.look_at(pipeline_id)) or _claimed(
+        task, claims.claim_pipeline(pipeline_id)
+    )
+    if run is None:
+        return
+    begun = True
     try:
-        while following is not None:
-            begun = True
-            begun = _carry(following, began)
-            following = None
-            if (now := time.monotonic()) - began < seconds:
-                if now - woken >= _WAKE_SECONDS:
-                    woken = now
-                    _enqueue(claims.whose_turn_has_come(begun=begun)[1:])
-                following = claims.claim_next(begun=begun)
+        with claims.watched() as watch:
+            while run is not None:
+                begun = True
+                begun = _carry(run, watch)
+                run = _after(run, begun=begun)
     finally:
         wake_next(begun=begun)
 
 
-def _carry(claim: Claim, began: float) -> bool:
-    """Whether it began: a pipeline that must wait was put back."""
-    progress: list[_Run] = []
+def _after(run: _Run, *, begun: bool) -> _Run | None:
+    """The next pipeline of this task: one that has begun with the last end, else the next due."""
+    task = run.task
+    if not task.goes_on:
+        return run.following
+    if time.monotonic() - task.woken >= _WAKE_SECONDS:
+        task.woken = time.monotonic()
+        _enqueue(claims.whose_turn_has_come(begun=begun)[0 if run.following else 1 :])
+    return run.following or _claimed(task, claims.claim_next(begun=begun))
+
+
+def _begun(task: _Task, looked: Looked | None) -> _Run | None:
+    """The run through a pipeline that was looked at, claimed and begun; None when it must wait."""
+    if looked is None or not task.has_time_for(looked.work.spec.timeout):
+        return None
     try:
-        with claims.renewed(claim):
-            progress.append(_started(claim, began))
-            _work_through(progress[0])
+        with unit_of_work():
+            claim = beginning.begin(looked)
+    except ClaimLost:
+        return None
+    return _run_of(task, claim, looked)
+
+
+def _run_of(task: _Task, claim: Claim | None, looked: Looked) -> _Run | None:
+    if claim is None:
+        return None
+    pipeline = looked.pipeline
+    rest = (pipeline, looked.due, looked.reply, dict(pipeline.pipe))
+    return _Run(task, claim, *rest, started=looked.work)
+
+
+def _claimed(task: _Task, claim: Claim | None) -> _Run | None:
+    """The run through a pipeline that is claimed and nothing more."""
+    if claim is None:
+        return None
+    pipeline = claim.row or Pipeline.objects.get(pk=claim.pipeline_id)
+    due, reply = stages.pending(pipeline.pk)
+    wanted = bool(due) or pipeline.failing or readying.wants_answer(pipeline.pk)
+    return _Run(task, claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted)
+
+
+def _carry(run: _Run, watch: claims.Watch) -> bool:
+    """Whether it began: a pipeline that must wait was put back."""
+    watch.hold(run.claim)
+    try:
+        _work_through(run)
     except ClaimLost as error:
         log.warning(
-            "stopped working on a pipeline", pipeline=str(claim.pipeline_id), detail=error.detail
+            "stopped working on a pipeline",
+            pipeline=str(run.claim.pipeline_id),
+            detail=error.detail,
         )
-    return not (progress and progress[0].put_back)
+    finally:
+        watch.let_go()
+    return not run.put_back
 
 
 def wake_next(*, begun: bool = True) -> None:
@@ -203,20 +264,15 @@ def take_answers() -> int:
     return sum(go_on(stage_id=stage_id, actor=transitions.ACTOR) for stage_id in answered)
 
 
-def _started(claim: Claim, began: float) -> _Run:
-    pipeline = claim.row or Pipeline.objects.get(pk=claim.pipeline_id)
-    due, reply = stages.pending(pipeline.pk)
-    wanted = bool(due) or pipeline.failing or readying.wants_answer(pipeline.pk)
-    return _Run(claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted, began=began)
-
-
 def _work_through(run: _Run) -> None:
     with acknowledging.meanwhile(run.pipeline):
+        if run.started is not None and (not _carry_out_started(run, run.started) or run.is_over):
+            return
         while run.due and not run.pipeline.failing:
             if not _carry_out(run, run.due.pop(0)) or run.is_over:
                 return
         run.record()
-    if run.is_fresh or run.has_time_for(_ANSWER_SECONDS):
+    if run.task.is_fresh or run.task.has_time_for(_ANSWER_SECONDS):
         replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
     else:
         _hand_back(run, "its reply needs a task of its own")
@@ -235,7 +291,7 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
         run.record()
         _fail(run, stage, error, old=Stage.Status.PENDING)
         return True
-    if not run.has_time_for(work.spec.timeout):
+    if not run.task.has_time_for(work.spec.timeout):
         return _leave_for_later(run, stage, work)
     if not registry.needs_preparation(work.runner):
         success, run.unrecorded = run.unrecorded, None
@@ -258,10 +314,21 @@ def _carry_out(run: _Run, stage: Stage) -> bool:
     return _run_started(run, stage, work)
 
 
+def _carry_out_started(run: _Run, work: Work) -> bool:
+    """Run the first stage, whose start is on record with the claim, and record its end."""
+    stage = run.due.pop(0)
+    try:
+        run.directory = files.make_empty(run.pipeline.pk)
+    except CountersignError as error:
+        _fail(run, stage, error, old=Stage.Status.RUNNING)
+        return True
+    return _run_started(run, stage, work)
+
+
 def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
     """The stage gets a task of its own; one that fits into none fails."""
     run.record()
-    if run.is_fresh:
+    if run.task.is_fresh:
         detail = f"{work.spec.timeout:.0f} seconds are more than QUEUE_TIMEOUT leaves a stage"
         _fail(
             run,
@@ -341,7 +408,7 @@ def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> N
     keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
     success = stages.Success(stage, result, pipe if keeps else None)
     if is_over:
-        replies.end_unanswered(run.claim, reply=run.reply, after=success, adopt=adopt)
+        run.following = _end(run, success, adopt)
     elif run.next_spec is not None and work.built_in is None and not prepared:
         run.unrecorded = success
     else:
@@ -350,6 +417,24 @@ def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> N
     run.is_kept = is_kept or keeps
     run.pipe = pipe
     run.answers = work.spec.reply
+
+
+def _end(run: _Run, success: stages.Success, adopt: Callable[[], None]) -> _Run | None:
+    """End the pipeline; the next one, if it can begin at once, does so in the same transaction."""
+    task = run.task
+    looked = beginning.look_ahead() if run.reply is not None and task.goes_on else None
+    if run.reply is not None and looked and task.has_time_for(looked.work.spec.timeout):
+        try:
+            with unit_of_work():
+                replies.move_to_unanswered_end(
+                    run.claim, reply=run.reply, after=success, adopt=adopt
+                )
+                claim = beginning.begin(looked)
+            return _run_of(task, claim, looked)
+        except ClaimLost:
+            pass  # one of the two is gone: the end by itself says which
+    replies.end_unanswered(run.claim, reply=run.reply, after=success, adopt=adopt)
+    return None
 
 
 def _is_over_with(run: _Run, work: Work) -> bool:
