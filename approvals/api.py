@@ -1,30 +1,51 @@
-"""`/api/v1`: what waits, what was approved, what left. Read-only; answers come with their issue."""
+"""`/api/v1`: what waits, what was approved, what left; and the answers of people's own tokens."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import HttpRequest
-from ninja import Query, Router
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
 
-from approvals import selectors
+from approvals import registry, selectors
 from approvals.models import Approval, Effect, Hold
 from approvals.schemas import (
+    AnsweredOut,
     ApprovalOut,
     ApprovalPage,
+    ApproveIn,
     EffectOut,
     EffectPage,
     HoldOut,
     HoldPage,
+    ReasonIn,
+    ReviewOut,
 )
-from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
+from approvals.services import approvals as approval_services
+from approvals.services import holds as hold_services
+from approvals.services import people
+from approvals.services import permissions as permission_services
+from guards.fronts.api import (
+    ACTING,
+    ERRORS,
+    USUAL_ROWS,
+    IdempotencyKey,
+    TokenAuth,
+    asker_of,
+    mark_replayed,
+    take_page,
+    token_of,
+)
+from guards.services import idempotency
 
 router = Router(tags=["approvals"])
 
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before")]
 Limit = Annotated[int, Query(description="rows of a page, at most 200")]
 _auth = TokenAuth("approvals:read")
+_answers = TokenAuth("approvals:answer")
 
 
 @router.get(
@@ -86,3 +107,122 @@ def list_effects(
 def show_effect(request: HttpRequest, effect_id: UUID) -> EffectOut:
     """An act that the token may not see is a 404."""
     return EffectOut.of(selectors.visible_effect(token_of(request), effect_id))
+
+
+@router.post(
+    "/holds/{hold_id}/open",
+    response={201: ReviewOut, **ACTING},
+    auth=_answers,
+    summary="Open a held draft for review",
+)
+def open_for_review(request: HttpRequest, hold_id: UUID) -> Status[ReviewOut]:
+    """Takes a fresh snapshot and starts its clock; an earlier one becomes void, nothing leaves.
+
+    For a person's own token. Drafts that are answered in the console only are refused by name.
+    """
+    hold = selectors.visible_hold(token_of(request), hold_id)
+    approval = hold_services.open_for_review(hold_id=hold.pk, by=asker_of(request))
+    return Status(201, _review(approval))
+
+
+@router.get(
+    "/approvals/{approval_id}",
+    response={200: ReviewOut, **ERRORS},
+    auth=_answers,
+    summary="Exactly what would happen",
+)
+def show_approval(request: HttpRequest, approval_id: UUID) -> ReviewOut:
+    """What a person reads before the answer. For a person's own token; it changes nothing."""
+    people.require_person(asker_of(request))
+    return _review(selectors.visible_approval(token_of(request), approval_id))
+
+
+@router.post(
+    "/approvals/{approval_id}/approve",
+    response={200: AnsweredOut, **ACTING},
+    auth=_answers,
+    summary="Say yes to exactly this",
+)
+def approve(
+    request: HttpRequest,
+    response: HttpResponse,
+    approval_id: UUID,
+    body: ApproveIn,
+    key: IdempotencyKey = "",
+) -> AnsweredOut:
+    """`digest` is what was read; anything else is refused. It leaves exactly once."""
+    asked = selectors.visible_approval(token_of(request), approval_id)
+    permit = registry.is_permission(asked.kind)
+    say_yes: Callable[..., object] = (
+        permission_services.permit if permit else approval_services.approve
+    )
+    return _answer(request, response, asked, "approve", body.model_dump(), key, say_yes)
+
+
+@router.post(
+    "/approvals/{approval_id}/reject",
+    response={200: AnsweredOut, **ACTING},
+    auth=_answers,
+    summary="Say no, with a reason",
+)
+def reject(
+    request: HttpRequest,
+    response: HttpResponse,
+    approval_id: UUID,
+    body: ReasonIn,
+    key: IdempotencyKey = "",
+) -> AnsweredOut:
+    """The reason reaches whoever asked. Nothing leaves."""
+    asked = selectors.visible_approval(token_of(request), approval_id)
+    act = approval_services.reject
+    return _answer(request, response, asked, "reject", body.model_dump(), key, act)
+
+
+@router.post(
+    "/approvals/{approval_id}/request-changes",
+    response={200: AnsweredOut, **ACTING},
+    auth=_answers,
+    summary="Ask for another draft, with a reason",
+)
+def request_changes(
+    request: HttpRequest,
+    response: HttpResponse,
+    approval_id: UUID,
+    body: ReasonIn,
+    key: IdempotencyKey = "",
+) -> AnsweredOut:
+    """The reason reaches whoever asked. Nothing leaves."""
+    asked = selectors.visible_approval(token_of(request), approval_id)
+    act = approval_services.request_changes
+    return _answer(request, response, asked, "request-changes", body.model_dump(), key, act)
+
+
+def _review(approval: Approval) -> ReviewOut:
+    left = selectors.clock(approval).seconds_left
+    return ReviewOut.shown(approval, preview=selectors.preview(approval), left=left)
+
+
+def _answer(
+    request: HttpRequest,
+    response: HttpResponse,
+    asked: Approval,
+    operation: str,
+    given: dict[str, Any],
+    key: str,
+    act: Callable[..., object],
+) -> AnsweredOut:
+    """One answer by one key: repeated, it is the first one's."""
+
+    def answer(_: object) -> dict[str, Any]:
+        act(approval_id=asked.pk, by=asker_of(request), via=Approval.Via.TOKEN, **given)
+        return ApprovalOut.of(Approval.objects.get(pk=asked.pk)).model_dump(mode="json")
+
+    answered = idempotency.once(
+        token=token_of(request),
+        key=key,
+        operation=operation,
+        arguments={"approval": str(asked.pk), **given},
+        act=answer,
+    )
+    mark_replayed(response, replayed=answered.replayed)
+    return AnsweredOut(replayed=answered.replayed, **answered.document)

@@ -83,7 +83,11 @@ def register() -> None:
         "the mark of a contact is written once, with the phase, and never cleared",
     )
     registry.register_scopes(
-        "approvals", {"approvals:read": "Read what waits, what was approved and what left."}
+        "approvals",
+        {
+            "approvals:answer": "Open drafts for review and answer them; a person's token only.",
+            "approvals:read": "Read what waits, what was approved and what left.",
+        },
     )
 
 

@@ -92,6 +92,39 @@ class ApprovalOut(Schema):
         )
 
 
+class ReviewOut(ApprovalOut):
+    """An approval with exactly what would happen: for the person who answers it."""
+
+    preview: dict[str, Any] = Field(
+        description="what a person reads before the answer; text from mail in it is untrusted"
+    )
+    seconds_left: float = Field(description="until it expires, by the database's clock")
+
+    @classmethod
+    def shown(cls, approval: Approval, *, preview: dict[str, object], left: float) -> ReviewOut:
+        """An approval's shape with its opened preview."""
+        shape = ApprovalOut.of(approval).model_dump()
+        return cls(**shape, preview=preview, seconds_left=left)
+
+
+class ApproveIn(Schema):
+    """A yes to exactly what was shown."""
+
+    digest: str = Field(max_length=64, description="`digest` of the review that was read")
+
+
+class ReasonIn(Schema):
+    """Why not; it reaches whoever asked."""
+
+    reason: str = Field(max_length=2_000, examples=["Say that it takes until Friday."])
+
+
+class AnsweredOut(ApprovalOut):
+    """An approval after an answer, and whether this call was made before."""
+
+    replayed: bool
+
+
 class ObservationOut(Schema):
     """A later look at an effect."""
 

@@ -88,6 +88,22 @@ def visible_to(token: ApiToken, rows: QuerySet[Waiting]) -> QuerySet[Waiting]:
     return rows
 
 
+def visible_approval(token: ApiToken, approval_id: UUID) -> Approval:
+    """One approval that a token may see; NotFound otherwise."""
+    found = visible_to(token, Approval.objects.all()).filter(pk=approval_id).first()
+    if found is None:
+        raise NotFound(f"there is no approval {approval_id}", field="approval_id")
+    return found
+
+
+def visible_hold(token: ApiToken, hold_id: UUID) -> Hold:
+    """One held draft that a token may see; NotFound otherwise."""
+    found = visible_to(token, Hold.objects.all()).filter(pk=hold_id).first()
+    if found is None:
+        raise NotFound(f"no draft waits under {hold_id}", field="hold_id")
+    return found
+
+
 def visible_effects(token: ApiToken) -> QuerySet[Effect]:
     """The effects of the approvals that a token may see."""
     return effects().filter(approval__in=visible_to(token, Approval.objects.all()))

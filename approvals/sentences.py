@@ -50,6 +50,7 @@ REASONS: Mapping[str, str] = {
 #: Why a draft waits, for the reasons that apps give as one stable word.
 HOLDS: Mapping[str, str] = {
     "reply-policy": "Replies of this identity wait for a person.",
+    "agent-draft": "An agent drafted it for you to look at.",
 }
 
 

@@ -67,6 +67,12 @@ class Conflict(CountersignError):
     status = 409
 
 
+class KeyReused(Conflict):
+    """This Idempotency-Key was used for another call: take a new one."""
+
+    code = "key-reused"
+
+
 class AlreadyDecided(Conflict):
     """This was decided before."""
 

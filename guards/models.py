@@ -323,3 +323,31 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.role} {self.holder}"
+
+
+class IdempotentCall(models.Model):
+    """One acting call by an `Idempotency-Key`: what was asked, and the first answer.
+
+    Keys are a token's own. `request` is SHA-256 over the operation and its arguments; the answer is
+    kept once it is known, so that the same call again gets the same one.
+    """
+
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="calls")
+    key = models.CharField(max_length=200)
+    operation = models.CharField(max_length=64)
+    request = models.CharField(max_length=64)
+    answer = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["token", "key"], name="call_one_per_token_and_key"),
+        ]
+        indexes = [
+            # The sweep of calls that nobody repeats any more.
+            models.Index(fields=["created_at"], name="call_created"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operation} by {self.key[:20]}"

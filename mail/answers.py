@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import UUID
 
 from pydantic import Field
 
 from guards.exceptions import InvalidInput
 from guards.fronts.api import USUAL_ROWS, take_page
-from guards.models import ApiToken
-from guards.types import Asker, Rule, TrustLevel
+from guards.models import ApiToken, Identity
+from guards.services import idempotency
+from guards.types import Asker, Rule, Subject, TrustLevel
 from mail import selectors
 from mail.schemas import (
     AttachmentOut,
+    DraftedReply,
     MessageDetail,
     MessageOut,
     MessagePage,
     MimeOut,
+    ReplyOut,
     TrustOut,
 )
-from mail.services import reading
+from mail.services import drafting, reading
 
 #: What one call gives of a part (bytes) or a text (characters): the next calls give the rest.
 MOST_BYTES = 512 * 1024
@@ -36,6 +40,23 @@ Length = Annotated[int, Field(description=f"bytes to give, at most {MOST_BYTES}"
 TextOffset = Annotated[int, Field(description="where to begin in the text, in characters")]
 TextLength = Annotated[int, Field(description=f"characters to give, at most {MOST_CHARACTERS}")]
 AccountName = Annotated[str | None, Field(description="only this account's", max_length=64)]
+
+
+ReplyId = Annotated[UUID, Field(description="`id` of a reply, as draft_reply gives it")]
+ReplyText = Annotated[
+    str,
+    Field(
+        description="the reply's text; subject, recipient and thread come from the message",
+        max_length=100_000,
+    ),
+]
+IdempotencyKey = Annotated[
+    str,
+    Field(
+        description="your own name for this call: repeated with it, it acts once",
+        max_length=200,
+    ),
+]
 
 
 def list_messages(
@@ -92,6 +113,45 @@ def download_attachment(
     row = selectors.message_for(token, message_id)
     part = reading.download_part(row=row, path=path, by=Asker("token", token.prefix))
     return AttachmentOut.of(part, message_id=message_id, offset=offset, length=length)
+
+
+def draft_reply(
+    token: ApiToken, message_id: MessageId, text: ReplyText, idempotency_key: IdempotencyKey
+) -> DraftedReply:
+    """Write a reply to a message's authenticated sender, and hold it for a person.
+
+    The same key with the same message and text gets the first answer, another one a 409.
+    """
+
+    def act(origin: Subject) -> dict[str, Any]:
+        draft = drafting.draft_reply(
+            message=selectors.message_for(token, message_id).message,
+            text=text,
+            origin=origin,
+            asker=_asker(token),
+        )
+        return reply_status(token, draft.pk).model_dump(mode="json")
+
+    answered = idempotency.once(
+        token=token,
+        key=idempotency_key,
+        operation="draft_reply",
+        arguments={"message_id": message_id, "text": text},
+        act=act,
+    )
+    return DraftedReply(replayed=answered.replayed, **answered.document)
+
+
+def reply_status(token: ApiToken, reply_id: ReplyId) -> ReplyOut:
+    """How far a reply has come: waiting, rejected and why, sent, or honestly unknown."""
+    return ReplyOut.of(selectors.reply_for(token, reply_id))
+
+
+def _asker(token: ApiToken) -> Asker:
+    """An agent's token asks as its identity: what it asks for, it never answers itself."""
+    if token.identity is not None and token.identity.kind == Identity.Kind.AGENT:
+        return Asker("identity", token.identity.handle)
+    return Asker("token", token.prefix)
 
 
 def _require_piece(offset: int, length: int, *, most: int) -> None:

@@ -1,23 +1,36 @@
-"""`/api/v1`: messages and what was written to leave. Read-only."""
+"""`/api/v1`: messages, what was written to leave, and drafts of replies."""
 
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
-from django.http import HttpRequest
-from ninja import Query, Router
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
 
-from guards.fronts.api import ERRORS, USUAL_ROWS, TokenAuth, take_page, token_of
+from guards.fronts.api import (
+    ACTING,
+    ERRORS,
+    USUAL_ROWS,
+    IdempotencyKey,
+    TokenAuth,
+    mark_replayed,
+    take_page,
+    token_of,
+)
 from guards.types import Rule, TrustLevel
 from mail import answers, selectors
 from mail.models import Outbound
 from mail.schemas import (
     AttachmentOut,
+    DraftedReply,
     MessageDetail,
     MessagePage,
     MimeOut,
     OutboundOut,
     OutboundPage,
+    ReplyDraft,
+    ReplyOut,
     TrustOut,
 )
 
@@ -110,3 +123,36 @@ def list_outbound(
     covered = selectors.answers_to_the_covered(page.items)
     items = [OutboundOut.of(row, covered=row.pk in covered) for row in page.items]
     return OutboundPage(items=items, next_cursor=page.next_cursor)
+
+
+_drafts = TokenAuth("replies:draft")
+
+
+@router.post(
+    "/messages/{message_id}/replies",
+    response={201: DraftedReply, **ACTING},
+    auth=_drafts,
+    summary="Draft a reply, held for a person",
+)
+def draft_reply(
+    request: HttpRequest,
+    response: HttpResponse,
+    message_id: int,
+    body: ReplyDraft,
+    key: IdempotencyKey = "",
+) -> Status[DraftedReply]:
+    """Nothing is sent by this call: a person sees exactly what would leave, and answers."""
+    drafted = answers.draft_reply(token_of(request), message_id, body.text, key)
+    mark_replayed(response, replayed=drafted.replayed)
+    return Status(201, drafted)
+
+
+@router.get(
+    "/replies/{reply_id}",
+    response={200: ReplyOut, **ERRORS},
+    auth=_drafts,
+    summary="How far a drafted reply has come",
+)
+def reply_status(request: HttpRequest, reply_id: UUID) -> ReplyOut:
+    """A person's no shows here with its reason; unknown stays unknown."""
+    return answers.reply_status(token_of(request), reply_id)

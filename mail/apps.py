@@ -21,6 +21,9 @@ EVENT_KINDS = {
     "outbound.held": "An outgoing message waits for a person.",
     "outbound.queued": "An outgoing message waits for its turn: the hourly cap is reached.",
     "outbound.settled": "An outgoing message is {status}.",
+    "notice.written": "A notice to the owner was written: {about}, {drafts} drafts.",
+    "answer.done": "The owner's mail said {verb}, {strength}: done.",
+    "answer.refused": "A mail that spoke of {verb} did nothing: {reason}.",
 }
 
 
@@ -33,20 +36,29 @@ class MailConfig(AppConfig):
     def ready(self) -> None:
         """Register transports, the act, event kinds, scopes, triggers and receivers."""
         from approvals.registry import register_kind
-        from guards.registry import append_only, register_scopes
-        from mail import checks, receivers, tools  # noqa: F401
+        from guards.registry import register_scopes
+        from mail import checks, protections, receivers, tools  # noqa: F401
         from mail.adapters import SmtpKind
         from mail.gateways.google.client import GoogleClient
         from mail.gateways.google.http import HttpWire
+        from mail.gateways.google.transport import GmailTransport
         from mail.gateways.imap import ImapTransport
         from mail.gmail.kind import GmailKind
-        from mail.registry import register_transport
+        from mail.registry import register_google, register_transport
         from teams.registry import register_event_kinds
 
         register_event_kinds("mail", EVENT_KINDS)
-        register_scopes("mail", {"messages:read": "Read messages this identity may read."})
+        register_scopes(
+            "mail",
+            {
+                "messages:read": "Read messages this identity may read.",
+                "replies:draft": "Draft replies, which wait for a person, and follow them.",
+            },
+        )
         tools.register()
-        append_only("mail.TrustRecord")
+        protections.register()
         register_transport("imap", ImapTransport())
+        register_transport("gmail", GmailTransport())
+        register_google(GoogleClient(HttpWire()))
         register_kind(SmtpKind())
         register_kind(GmailKind(GoogleClient(HttpWire())))

@@ -275,6 +275,66 @@ class OutboundOut(Schema):
         )
 
 
+class ObservedOut(Schema):
+    """What a later look at a sent reply found. It changes nothing."""
+
+    at: datetime
+    outcome: str = Field(examples=["verified_sent_observation"])
+
+
+class ReplyOut(Schema):
+    """A drafted reply, and how far it has come. Its text is what the agent wrote."""
+
+    id: str
+    message_id: int = Field(description="`id` of the message that it answers")
+    to: list[str]
+    status: str = Field(examples=["held"])
+    reason: str = Field(description="why it stands so, as one stable word")
+    says: str = Field(description="the same in a sentence")
+    answer: str = Field(description="what the person wrote who said no, or asked for changes")
+    answered_by: str
+    phase: str = Field(description="how far its one effect came; empty before a yes")
+    outcome: str = Field(description="why the effect ended so, as one stable word")
+    observations: list[ObservedOut]
+    created_at: datetime
+    settled_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Outbound) -> ReplyOut:
+        """The shape of one row, with its hold and its effect."""
+        hold, effect = row.hold, row.effect
+        return cls(
+            id=str(row.pk),
+            message_id=row.in_reply_to_id or 0,
+            to=row.to,
+            status=row.status,
+            reason=row.reason,
+            says=sentences.reply_sentence(row.status),
+            answer=hold.answer if hold else "",
+            answered_by=hold.closed_by if hold and hold.answer else "",
+            phase=effect.phase if effect else "",
+            outcome=effect.reason if effect else "",
+            observations=[
+                ObservedOut(at=seen.at, outcome=seen.outcome)
+                for seen in (effect.observations.all() if effect else ())
+            ],
+            created_at=row.created_at,
+            settled_at=row.settled_at,
+        )
+
+
+class DraftedReply(ReplyOut):
+    """The answer to a draft: the reply, and whether this call was made before."""
+
+    replayed: bool
+
+
+class ReplyDraft(Schema):
+    """The text of a reply; everything else is taken from the message that it answers."""
+
+    text: str = Field(max_length=100_000, examples=["Thank you. I shall look at it today."])
+
+
 class OutboundPage(Schema):
     """Some outgoing messages, and the cursor of those that follow."""
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -19,8 +20,9 @@ from guards.types import Action, Rwx, SignedStructure, Verdict
 from mail import admission, explaining
 from mail.assessment import Assessment
 from mail.gateways import blobs
+from mail.gateways.google.base import MessageReference
 from mail.mime import PARSER_VERSION
-from mail.models import Account, Message, Outbound, Part
+from mail.models import Account, GmailMessage, Message, Outbound, Part
 from mail.types import Attachment, ParsedMessage
 
 
@@ -36,6 +38,23 @@ class JudgedFile:
 def raw(message: Message) -> bytes:
     """The message exactly as it was received; RawMissing where the store lost it."""
     return blobs.get(message.sha256)
+
+
+def gmail_reference(message: Message) -> MessageReference | None:
+    """Gmail's own ids of a message that was read through Gmail; None for any other.
+
+    They say where to look: what is there now has to be read again before anything rests on it.
+    """
+    for place in message.locations.order_by("-pk"):
+        known = GmailMessage.objects.filter(
+            account_id=place.account_id,
+            folder=place.folder,
+            uidvalidity=place.uidvalidity,
+            uid=place.uid,
+        ).first()
+        if known is not None:
+            return MessageReference(known.gmail_id, known.thread_id)
+    return None
 
 
 def parsed(message: Message) -> ParsedMessage:
@@ -178,6 +197,15 @@ def outbound_for(token: ApiToken) -> QuerySet[Outbound]:
     """What was written for the accounts of a token's identity, or all."""
     rows = Outbound.objects.select_related("account", "in_reply_to__account")
     return rows.prefetch_related("files").filter(account__identity__in=identities_for(token))
+
+
+def reply_for(token: ApiToken, reply_id: UUID) -> Outbound:
+    """One reply that a token may look at, with its hold and its effect; NotFound for any other."""
+    rows = outbound_for(token).exclude(in_reply_to=None).select_related("hold", "effect")
+    found = rows.prefetch_related("effect__observations").filter(pk=reply_id).first()
+    if found is None:
+        raise NotFound(f"there is no reply {reply_id} here", field="reply_id")
+    return found
 
 
 def answers_to_the_covered(rows: Iterable[Outbound]) -> frozenset[object]:

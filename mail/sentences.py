@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from guards.types import Rule, TrustLevel, TrustReason
-from mail.types import LoopReason
+from mail.models import Outbound
+from mail.types import AnswerReason, LoopReason, OrderFault
 
 LEVELS: Mapping[str, str] = {
     TrustLevel.TRUSTED: "Trusted",
@@ -133,6 +134,36 @@ LOOPS: Mapping[str, str] = {
 }
 
 
+#: What became of a mail that speaks of an order.
+ANSWERS: Mapping[str, str] = {
+    AnswerReason.DONE: "It was carried out.",
+    AnswerReason.NOT_THE_OWNER: "It is not from the owner's address, so it answers nothing.",
+    AnswerReason.NO_OWNER: "OWNER_EMAIL and a valid owner key are needed to answer by mail.",
+    AnswerReason.FIRST_PASS: "It was in the mailbox before this account was added.",
+    AnswerReason.INCOMPLETE: "Only a part of it is known, or it cannot be taken apart safely.",
+    AnswerReason.AUTOMATIC: "A machine or a list sent it.",
+    AnswerReason.NOT_SIGNED: "A yes needs the owner's signature over the whole message.",
+    AnswerReason.WRONG_KEY: "It is not signed by the owner's key.",
+    AnswerReason.BAD_SIGNATURE: "Its signature does not hold.",
+    AnswerReason.NOT_IN_SIGNED_TEXT: (
+        "The order does not stand in the signed plain text: a subject, HTML and text beside the "
+        "signed part do not count."
+    ),
+    AnswerReason.TOO_OLD: "It was signed too long ago.",
+    AnswerReason.REPLAYED: "The same signed text came before.",
+    AnswerReason.UNKNOWN_DIGEST: "No notice that left encrypted to the owner showed this digest.",
+    AnswerReason.ANSWER_ELSEWHERE: "Acts of this kind are answered in the console only.",
+    AnswerReason.EXPIRED: "The time for it was over.",
+    AnswerReason.CHANGED: "What the notice showed has changed or was opened again since.",
+    AnswerReason.ALREADY_DECIDED: "It was decided before.",
+    AnswerReason.OUTSTANDING: "Another act about the same source is not settled yet.",
+    AnswerReason.REFUSED: "It could not be carried out.",
+    OrderFault.NO_ORDER: "Its own text is no order: one verb and one whole digest.",
+    OrderFault.SEVERAL_ORDERS: "It names more than one order, so none was carried out.",
+    OrderFault.UNCLEAR_ORDER: "There are words beside the order, so it was not carried out.",
+}
+
+
 def trust_sentence(reason: str) -> str:
     """Why a message has its level."""
     return TRUST.get(reason, f"The reason is recorded as {reason}.")
@@ -153,3 +184,30 @@ def rule_in_short(rule: str, trust_reason: str = "") -> str:
 def loop_sentence(reason: str) -> str:
     """Why a message gets no automatic answer."""
     return LOOPS.get(reason, f"The reason is recorded as {reason}.")
+
+
+#: How far a drafted reply has come.
+REPLIES: Mapping[str, str] = {
+    Outbound.Status.DRAFT: "It is written, and nobody was asked yet whether it may leave.",
+    Outbound.Status.QUEUED: "It waits for its turn: the hourly cap is reached.",
+    Outbound.Status.HELD: "It waits for a person to look at it.",
+    Outbound.Status.SENDING: "A person said yes, and it is leaving.",
+    Outbound.Status.ACCEPTED: "The mail server took it. Whether it arrived, nobody can tell.",
+    Outbound.Status.VERIFIED: "It left, and exactly it was found among the sent mail.",
+    Outbound.Status.UNKNOWN: (
+        "Nobody can tell whether it left. It is not sent again: only a person decides what is next."
+    ),
+    Outbound.Status.FAILED: "It is certain that it did not leave.",
+    Outbound.Status.REJECTED: "A person said no; the reason stands beside it. Nothing was sent.",
+    Outbound.Status.CANCELLED: "It was given up before anything left.",
+}
+
+
+def reply_sentence(status: str) -> str:
+    """What the state of a drafted reply says."""
+    return REPLIES[Outbound.Status(status)]
+
+
+def answer_sentence(reason: str) -> str:
+    """What became of an answer by mail."""
+    return ANSWERS.get(reason, f"The reason is recorded as {reason}.")

@@ -6,6 +6,7 @@ from guards.fronts.mcp import Tool, in_database, register_tool
 from mail import answers
 
 SCOPE = "messages:read"
+DRAFT_SCOPE = "replies:draft"
 
 
 def register() -> None:
@@ -43,3 +44,24 @@ def register() -> None:
         ),
     ):
         register_tool(Tool(name, SCOPE, description, in_database(answer)))
+    register_tool(
+        Tool(
+            "draft_reply",
+            DRAFT_SCOPE,
+            "Write a reply to a message's authenticated sender. It waits for a person, who sees "
+            "exactly what would leave; nothing is sent by this call. Repeat a call with the same "
+            "`idempotency_key`: it acts once.",
+            in_database(answers.draft_reply),
+            writes=True,
+        )
+    )
+    register_tool(
+        Tool(
+            "reply_status",
+            DRAFT_SCOPE,
+            "How far a drafted reply has come: held, rejected (with the person's reason in "
+            "`answer`: draft another), sent, or unknown. Never draft it again because it is "
+            "unknown.",
+            in_database(answers.reply_status),
+        )
+    )

@@ -11,13 +11,13 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as InvalidValue
 from django.db.models import Field, Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from ninja import NinjaAPI, Schema
+from ninja import Header, NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
@@ -50,6 +50,25 @@ class ErrorOut(Schema):
 
 #: For `response=` of an operation, beside its own success.
 ERRORS: dict[int, type[ErrorOut]] = {401: ErrorOut, 403: ErrorOut, 404: ErrorOut, 422: ErrorOut}
+
+
+#: For operations that act: beside the usual refusals, what has moved on or was asked before.
+ACTING: dict[int, type[ErrorOut]] = {**ERRORS, 409: ErrorOut}
+
+#: The header by which a call that acts is repeated safely.
+IdempotencyKey = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        description="your own name for this call: repeated with it, it acts once",
+    ),
+]
+
+
+def mark_replayed(response: HttpResponse, *, replayed: bool) -> None:
+    """Say in a header that this is the first call's answer."""
+    if replayed:
+        response["Idempotency-Replayed"] = "true"
 
 
 class AnyToken(HttpBearer):

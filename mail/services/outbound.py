@@ -22,7 +22,7 @@ from guards.models import Identity
 from guards.selectors import contact_book
 from guards.services import decisions
 from guards.services.units import unit_of_work
-from guards.types import SYSTEM, Action, Asker, Judgement, Rule, Subject, Verdict
+from guards.types import SYSTEM, Asker, Judgement, Subject, Verdict
 from mail.exceptions import ReplyRefused
 from mail.gmail import drafts as gmail_drafts
 from mail.models import Account, Message, Outbound, OutboundFile
@@ -103,20 +103,19 @@ def draft_new(
         raise ReplyRefused(
             f"account {account.name} has no SMTP host: set one to send from it", rule="no-smtp"
         )
-    draft = Outbound(
-        account=account,
-        origin_type=origin.type,
-        origin_id=origin.id,
-        to=[to],
-        subject=subject.strip(),
-        message_id=composing.new_message_id(composing.sender_address(account)),
-        automatic=True,
-        executes=True,
-    )
+    draft = _begun(account, to, subject.strip(), origin)
     composed = composing.new(draft, text=text, sign=None)
-    _judged_recipients(draft)
+    _judged_recipients(draft.account, draft.to)
     draft.text = records.storable(composed.text, records.TEXT_LIMIT)
     return _insert(draft, enclosures.keep(files), capped=None)
+
+
+def draft_notice(*, account: Account, to: str, subject: str, origin: Subject) -> Outbound:
+    """Write the message that carries a notice to the owner. Joins the caller's unit of work.
+
+    Its text is made when it is frozen and lies in its approval only; `subject` names nothing.
+    """
+    return _insert(_begun(account, to, subject, origin), (), capped=None)
 
 
 def submit(*, outbound_id: UUID | str, asker: Asker) -> Outbound:
@@ -126,6 +125,20 @@ def submit(*, outbound_id: UUID | str, asker: Asker) -> Outbound:
     with status `failed`: certain, since nothing was contacted.
     """
     return _submit(_outbound(outbound_id), asker, Status.DRAFT)
+
+
+def hold_draft(*, outbound_id: UUID | str, asker: Asker, reason: str) -> Outbound:
+    """Let a draft wait for a person, whatever the reply policy says. Held twice is held once."""
+    outbound = _outbound(outbound_id)
+    if outbound.status != Status.DRAFT:
+        return outbound
+    return _hold(outbound, asker, Status.DRAFT, reason)
+
+
+def refuse_unless_writable(*, account: Account, to: Sequence[str]) -> None:
+    """ReplyRefused with its rule unless the account is on and its identity holds `w` for each."""
+    accounts.refuse_inactive(account)
+    _judged_recipients(account, to)
 
 
 def release_queued() -> int:
@@ -222,8 +235,8 @@ def _submit(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
     identity, ours = outbound.account.identity, from_state
     try:
         judgement = _judgement(outbound)
-        if identity.reply_policy == Identity.ReplyPolicy.APPROVE:
-            return _hold(outbound, asker, from_state)
+        if answering.needs_a_person(outbound):
+            return _hold(outbound, asker, from_state, "reply-policy")
         if not _take_place(outbound, identity, from_state):
             return outbound
         ours = Status.SENDING  # only now: before, another process may be the one that sends
@@ -241,15 +254,15 @@ def _send(outbound: Outbound, asker: Asker, judgement: Judgement) -> Outbound:
     return outbound
 
 
-def _hold(outbound: Outbound, asker: Asker, from_state: str) -> Outbound:
+def _hold(outbound: Outbound, asker: Asker, from_state: str, reason: str) -> Outbound:
     with unit_of_work():
         mine = Outbound.objects.select_for_update().filter(pk=outbound.pk, status=from_state)
         if mine.first() is None:  # another process has just had it held
             outbound.refresh_from_db()
             return outbound
-        held = holds.hold(request=_request(outbound, asker), reason="reply-policy")
+        held = holds.hold(request=_request(outbound, asker), reason=reason)
         Outbound.objects.filter(pk=outbound.pk).update(hold=held, submitted_at=timezone.now())
-        move(outbound, Status.HELD, from_states=(from_state,), reason="reply-policy")
+        move(outbound, Status.HELD, from_states=(from_state,), reason=reason)
     return outbound
 
 
@@ -267,25 +280,39 @@ def _take_place(outbound: Outbound, identity: Identity, from_state: str) -> bool
 
 
 def _judgement(outbound: Outbound) -> Judgement:
-    """A pipeline may answer its own requester; anybody else needs `w` for each recipient."""
+    """By right of its origin; anybody else needs `w` for each recipient."""
     accounts.refuse_inactive(outbound.account)
-    if outbound.origin_type in answering.PIPELINES:
-        evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
-        return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)
-    return _judged_recipients(outbound)
+    by_right = answering.by_right(outbound)
+    if by_right is not None:
+        return by_right
+    return _judged_recipients(outbound.account, outbound.to)
 
 
-def _judged_recipients(outbound: Outbound) -> Judgement:
+def _judged_recipients(account: Account, to: Sequence[str]) -> Judgement:
     """ReplyRefused unless the identity may write to every recipient."""
-    book, identity_id = contact_book(), outbound.account.identity_id
+    book, identity_id = contact_book(), account.identity_id
     judged = decisions.decide_send(
-        permissions={address: book.rwx(identity_id, address) for address in outbound.to}
+        permissions={address: book.rwx(identity_id, address) for address in to}
     )
     if judged.verdict is not Verdict.ALLOW:
         raise ReplyRefused(
             f"{judged.rule}: not every recipient may be written to", rule=judged.rule
         )
     return judged
+
+
+def _begun(account: Account, to: str, subject: str, origin: Subject) -> Outbound:
+    """A message that answers none, not written yet. It counts as automatic."""
+    return Outbound(
+        account=account,
+        origin_type=origin.type,
+        origin_id=origin.id,
+        to=[to],
+        subject=subject,
+        message_id=composing.new_message_id(composing.sender_address(account)),
+        automatic=True,
+        executes=True,
+    )
 
 
 def _insert(

@@ -1,0 +1,26 @@
+"""Drafts of agents: written once per call, and held for a person whatever the reply policy says."""
+
+from __future__ import annotations
+
+from guards.exceptions import InvalidInput
+from guards.types import Asker, Subject
+from mail.models import Message, Outbound
+from mail.services import outbound
+
+#: Why such a draft waits, as its hold tells it.
+REASON = "agent-draft"
+
+
+def draft_reply(*, message: Message, text: str, origin: Subject, asker: Asker) -> Outbound:
+    """Write a reply to a message's authenticated sender and let it wait for a person.
+
+    The same origin gets the same reply back. ReplyRefused names the rule (`no-write`, no single
+    sender, own mail, no SMTP host); InvalidInput what cannot be said.
+    """
+    if not text.strip():
+        raise InvalidInput("a reply says something", field="text")
+    outbound.refuse_unless_writable(
+        account=message.account, to=[message.sender] if message.sender else []
+    )
+    draft = outbound.draft_reply(message_id=message.pk, text=text, origin=origin, executes=False)
+    return outbound.hold_draft(outbound_id=draft.pk, asker=asker, reason=REASON)

@@ -1,0 +1,122 @@
+"""A person's own token opens drafts and answers them; an agent's never does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from approvals.models import Approval, Effect
+from guards.models import Identity
+from guards.services import identities, tokens
+from tests.approvals import factories
+from tests.approvals.kinds import CountingKind
+
+pytestmark = pytest.mark.django_db
+
+
+def client_of(kind: str | None, *scopes: str, **options: Any) -> Client:
+    identity: Identity | None = None
+    if kind is not None:
+        identity = identities.create_identity(
+            handle=f"one-{kind}", email=f"{kind}@example.org", kind=kind, by=factories.OPERATOR
+        )
+    _, secret = tokens.mint(
+        label="answers",
+        scopes=scopes or ["approvals:answer", "approvals:read"],
+        identity=identity,
+        by=factories.OPERATOR,
+        **options,
+    )
+    return Client(headers={"authorization": f"Bearer {secret}"})
+
+
+def post(client: Client, path: str, key: str = "k-1", **body: Any) -> Any:
+    return client.post(
+        f"/api/v1{path}",
+        data=json.dumps(body),
+        content_type="application/json",
+        headers={"Idempotency-Key": key},
+    )
+
+
+@pytest.fixture
+def person() -> Client:
+    return client_of("human")
+
+
+def test_a_person_opens_reads_and_approves_exactly_once(kind: CountingKind, person) -> None:
+    hold = factories.held()
+    opened = post(person, f"/holds/{hold.pk}/open").json()
+    assert opened["preview"]["text"] == "exactly these bytes"
+    assert 0 < opened["seconds_left"] <= 300
+    read = person.get(f"/api/v1/approvals/{opened['id']}").json()
+    assert read["digest"] == opened["digest"]
+    path = f"/approvals/{opened['id']}/approve"
+    yes = post(person, path, digest=opened["digest"])
+    assert (yes.status_code, yes.json()["state"]) == (200, "consumed")
+    assert yes.json()["decided_via"] == "token"
+    again = post(person, path, digest=opened["digest"])
+    assert (again.json()["replayed"], again["Idempotency-Replayed"]) == (True, "true")
+    assert post(person, path, key="k-2", digest=opened["digest"]).status_code == 200
+    assert Effect.objects.count() == 1
+
+
+def test_a_yes_to_something_else_than_was_shown_is_refused(kind: CountingKind, person) -> None:
+    opened = post(person, f"/holds/{factories.held().pk}/open").json()
+    no = post(person, f"/approvals/{opened['id']}/approve", digest="0" * 64)
+    assert (no.status_code, no.json()["code"]) == (409, "digest-mismatch")
+    assert not Effect.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"), [("reject", "rejected"), ("request-changes", "changes_requested")]
+)
+def test_a_no_needs_its_reason(kind: CountingKind, person, answer: str, state: str) -> None:
+    opened = post(person, f"/holds/{factories.held().pk}/open").json()
+    path = f"/approvals/{opened['id']}/{answer}"
+    assert post(person, path, reason=" ").json()["field"] == "reason"
+    assert post(person, path, reason="not yet").json()["state"] == state
+    assert Approval.objects.get().reason == "not yet"
+    assert not Effect.objects.exists()
+
+
+@pytest.mark.parametrize("holder", ["agent", None])
+def test_a_token_that_is_no_persons_neither_opens_nor_reads_nor_answers(
+    kind: CountingKind, holder: str | None
+) -> None:
+    approval = factories.opened(requested_by=factories.Asker("identity", "one-agent"))
+    other = client_of(holder)
+    hold = factories.held(requested_by=factories.Asker("identity", "one-agent"))
+    for answer in (
+        post(other, f"/holds/{hold.pk}/open"),
+        other.get(f"/api/v1/approvals/{approval.pk}"),
+        post(other, f"/approvals/{approval.pk}/approve", digest=approval.digest),
+        post(other, f"/approvals/{approval.pk}/reject", key="k-3", reason="no"),
+    ):
+        assert (answer.status_code, answer.json()["rule"]) in {
+            (403, "not-a-person"),
+            (403, "own-act"),
+        }
+    approval.refresh_from_db()
+    assert approval.state == "pending"
+
+
+def test_answering_needs_its_scope_and_the_project(kind: CountingKind) -> None:
+    approval = factories.opened(project="apollo")
+    reader = client_of("human", "approvals:read")
+    assert reader.get(f"/api/v1/approvals/{approval.pk}").status_code == 403
+    elsewhere = client_of(None, project="gemini")
+    assert elsewhere.get(f"/api/v1/approvals/{approval.pk}").status_code in (403, 404)
+    unknown = post(elsewhere, f"/approvals/{approval.pk}/approve", digest=approval.digest)
+    assert unknown.status_code == 404
+
+
+def test_a_get_changes_nothing(kind: CountingKind, person) -> None:
+    approval = factories.opened()
+    for path in ("approve", "reject", "request-changes"):
+        assert person.get(f"/api/v1/approvals/{approval.pk}/{path}").status_code == 405
+    approval.refresh_from_db()
+    assert approval.state == "pending"
