@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from asgiref.local import Local
 from django.db import transaction
 
+from guards.services.turns import turn_to_write
 from guards.signals import unit_closing
 
 _state = Local()
@@ -50,7 +51,7 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
             raise
         return
     unit = Unit()
-    with transaction.atomic(durable=durable):
+    with turn_to_write(), transaction.atomic(durable=durable):
         _state.unit = unit
         try:
             yield unit

@@ -8,9 +8,11 @@ process runs. A pipeline that cannot begin like that is claimed by itself and lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
@@ -37,10 +39,39 @@ def look_at(pipeline_id: UUID) -> Looked | None:
     return _look(found[0]) if found else None
 
 
+@dataclass(slots=True)
+class _Place:
+    """Which of the oldest due pipelines this process looks ahead to: workers stand side by side.
+
+    Two that look at the same moment would see the same oldest one, and one of them in vain. Whoever
+    has lost one to another moves on by one; a worker that is alone never does, and takes the
+    oldest. `passed` is an oldest one that was left to another: still there the next time, it is
+    taken, so that none is passed over twice.
+    """
+
+    number: int = 0
+    passed: UUID | None = None
+
+    def choose(self, waiting: Sequence[UUID]) -> UUID:
+        """One of the oldest that wait, in their order; there is at least one."""
+        chosen = waiting[min(self.number, len(waiting) - 1)]
+        if waiting[0] == self.passed:
+            chosen = waiting[0]
+        self.passed = None if chosen == waiting[0] else waiting[0]
+        return chosen
+
+    def move_on(self) -> None:
+        """Another worker stands here."""
+        self.number = (self.number + 1) % max(1, settings.PIPELINE_CONCURRENCY)
+
+
+_place = _Place()
+
+
 def look_ahead() -> Looked | None:
-    """The due pipeline that waits longest, if it can begin at once."""
-    oldest = claims.oldest_due()
-    return _look(oldest) if oldest is not None else None
+    """One of the due pipelines that wait longest, if it can begin at once."""
+    waiting = claims.oldest_due(_place.number + 1)
+    return look_at(_place.choose(waiting)) if waiting else None
 
 
 def begin(looked: Looked) -> Claim | None:
@@ -51,7 +82,9 @@ def begin(looked: Looked) -> Claim | None:
     stage = looked.due[0]
     changes = {"current": stage.position, "files_at": timezone.now()}
     claim = claims.claim_looked_at(looked.pipeline, changes=changes)
-    if claim is not None:
+    if claim is None:
+        _place.move_on()
+    else:
         moved = stages.move_to_start(claim, stage, looked.work.vectors, until=claims.lease_end())
         transitions.must(moved, f"the first stage of pipeline {looked.pipeline.pk}")
     return claim

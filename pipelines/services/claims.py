@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -123,9 +123,11 @@ def claim_next(*, begun: bool = True) -> Claim | None:
     return None
 
 
-def oldest_due() -> Pipeline | None:
-    """The due pipeline that waits longest: a look, not a claim."""
-    return next(iter(_oldest(Pipeline.DUE)), None)
+def oldest_due(count: int) -> list[UUID]:
+    """The due pipelines that wait longest, at most so many: a look, not a claim."""
+    where = {"status": Pipeline.DUE}
+    found = rows.find_parts(Pipeline, ("id",), where=where, order_by="created_at", limit=count)
+    return [pipeline.pk for pipeline in found]
 
 
 def _taken(pipeline: Pipeline, more: Mapping[str, Any] | None = None) -> Claim | None:
@@ -286,14 +288,11 @@ def _states(*, begun: bool) -> frozenset[Pipeline.Status]:
 
 def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
     """The due pipelines: the oldest whole, since it mostly is the one, the others in parts."""
-    oldest = _oldest(_states(begun=begun))
+    where = {"status": _states(begun=begun)}
+    oldest = rows.find(Pipeline, where=where, order_by="created_at", limit=1)
     yield from oldest
     if oldest:
         yield from _in_pages(begun=begun, skip=1, parts=_ALL_BUT_THE_PIPE)
-
-
-def _oldest(states: Collection[str]) -> list[Pipeline]:
-    return rows.find(Pipeline, where={"status": states}, order_by="created_at", limit=1)
 
 
 def _in_pages(

@@ -167,7 +167,8 @@ def _after(run: _Run, *, begun: bool) -> _Run | None:
     if time.monotonic() - task.woken >= _WAKE_SECONDS:
         task.woken = time.monotonic()
         _enqueue(claims.whose_turn_has_come(begun=begun)[0 if run.following else 1 :])
-    return run.following or _claimed(task, claims.claim_next(begun=begun))
+    looked = beginning.look_ahead() if begun and not run.following else None
+    return run.following or _begun(task, looked) or _claimed(task, claims.claim_next(begun=begun))
 
 
 def _begun(task: _Task, looked: Looked | None) -> _Run | None:

@@ -30,6 +30,12 @@ def due(desk, owner):
     return make
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """A process that has not met another worker yet."""
+    monkeypatch.setattr(beginning, "_place", beginning._Place())
+
+
 def begun(looked):
     with unit_of_work():
         return beginning.begin(looked)
@@ -62,6 +68,20 @@ def test_of_two_that_have_looked_one_begins(due):
     assert begun(first) is not None
     assert begun(second) is None
     assert Stage.objects.get(command="quiet").attempt == 1
+
+
+def test_whoever_has_lost_one_looks_beside_the_oldest_and_passes_it_over_once(due, settings):
+    settings.PIPELINE_CONCURRENCY = 2
+    oldest, second = due(), due()
+    looked = beginning.look_ahead()
+    assert looked is not None
+    assert looked.pipeline == oldest, "a worker that is alone takes the oldest"
+    Pipeline.objects.filter(pk=oldest.pk).update(fence=7)
+    assert begun(looked) is None
+
+    seen = [one.pipeline for one in (beginning.look_ahead(), beginning.look_ahead()) if one]
+
+    assert seen == [second, oldest]
 
 
 def test_what_was_cancelled_after_the_look_does_not_begin(due):
@@ -122,6 +142,7 @@ def test_the_end_is_on_record_even_if_the_next_one_cannot_begin(due, monkeypatch
     def stale():
         looked = look()
         Stage.objects.filter(pipeline=second, command="quiet").update(status="cancelled")
+        monkeypatch.setattr(beginning, "look_ahead", look)
         return looked
 
     monkeypatch.setattr(beginning, "look_ahead", stale)
