@@ -9,6 +9,8 @@
 `effect_acknowledged`  sender=Effect, effect=Effect, by=str: a person has seen the unknown outcome
 `contact_returned`  sender=Effect, effect=Effect, result=ContactResult: after the contact, before
                     its result is recorded (outside any transaction)
+`look_changed`      sender=Job, job=Job, effect=Effect, change=str (asked, ended), by=str: somebody
+                    looks again at an unknown outcome
 `root_changed`      sender=Root, root=Root, change=str (minted, ended, revoked), by=str
 """
 
@@ -21,4 +23,5 @@ effect_changed = Signal()
 effect_acknowledged = Signal()
 contact_claimed = Signal()
 contact_returned = Signal()
+look_changed = Signal()
 root_changed = Signal()

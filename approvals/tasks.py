@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from approvals.services import approvals, effects
+from approvals.services import approvals, effects, recovery
 from guards.queue import task
+from guards.services import idempotency
 
 
 @task
@@ -13,8 +14,17 @@ def dispatch_effect(effect_id: str) -> None:
 
 
 @task
+def look_again(job_id: str) -> None:
+    """Make the one attempt of a look, if nobody has."""
+    recovery.run(job_id=job_id)
+
+
+@task
 def sweep() -> None:
-    """Expire what is over, settle what lost workers left, and wake intents that nobody took."""
+    """Expire what is over, settle what lost workers left, and wake what nobody took."""
     approvals.expire_due()
     effects.reconcile()
+    recovery.settle_lost()
     effects.enqueue_due()
+    recovery.enqueue_due()
+    idempotency.forget_old()

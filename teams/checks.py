@@ -21,6 +21,7 @@ _RECORDED = {
     "approvals.approval_changed": approvals_signals.approval_changed,
     "approvals.effect_changed": approvals_signals.effect_changed,
     "approvals.effect_acknowledged": approvals_signals.effect_acknowledged,
+    "approvals.look_changed": approvals_signals.look_changed,
 }
 
 

@@ -36,6 +36,8 @@ APPROVALS = {
     "effect.unknown": "Nobody can tell whether it left: {reason}.",
     "effect.cancelled": "It was given up before any contact: {reason}.",
     "effect.acknowledged": "{actor} acknowledged an act whose outcome is unknown.",
+    "effect.look_asked": "{actor} had an act of unknown outcome looked at again, read-only.",
+    "effect.looked_at": "The look ended: {outcome} ({reason}). The act itself stays unknown.",
 }
 
 TEAMS = {

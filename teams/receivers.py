@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from approvals import signals as approvals_signals
-from approvals.models import Approval, Effect, Hold
+from approvals.models import Approval, Effect, Hold, Job
 from guards import signals as guards_signals
 from guards.models import ApiToken, Contact, Decision, Permission, PinnedKey
 from guards.services.units import Unit, unit_of_work
@@ -31,6 +31,7 @@ def connect() -> None:
         (approvals_signals.approval_changed, record_approval),
         (approvals_signals.effect_changed, record_effect),
         (approvals_signals.effect_acknowledged, record_acknowledgement),
+        (approvals_signals.look_changed, record_look),
     )
     for signal, receiver in connections:
         signal.connect(receiver, dispatch_uid=f"teams.{receiver.__name__}")
@@ -172,6 +173,24 @@ def record_acknowledgement(*, effect: Effect, by: str, **_: Any) -> None:
         actor=by,
         project=effect.project,
         facts=_about(effect),
+    )
+
+
+def record_look(*, job: Job, effect: Effect, change: str, by: str, **_: Any) -> None:
+    """Somebody looks again at an unknown outcome, or has: the act itself stays what it was."""
+    facts: dict[str, object] = {
+        **_about(effect),
+        "job": str(job.pk),
+        "grant": str(job.consent_id),
+    }
+    if change == "ended":
+        facts |= {"outcome": job.outcome, "reason": job.reason}
+    events.append_event(
+        kind="effect.look_asked" if change == "asked" else "effect.looked_at",
+        subject=Subject("approvals.effect", str(effect.pk)),
+        actor=by,
+        project=effect.project,
+        facts=facts,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 from django.db.models import F
 
@@ -17,16 +18,19 @@ from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 
 
-def begin(*, root: Root, by: Asker, kind: Goal.Kind, about: Subject) -> Goal:
+def begin(
+    *, root: Root, by: Asker, kind: Goal.Kind, about: Subject, goal_id: UUID | None = None
+) -> Goal:
     """A new goal of a live session; ContactRefused where it is over, revoked or another's.
 
-    Joins the caller's transaction.
+    `goal_id` is the name of a wish that may be said twice. Joins the caller's transaction.
     """
     with unit_of_work():
         live = authority.require_root(root.pk)
         if live.principal != str(by):
             raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
         return Goal.objects.create(
+            id=goal_id or uuid4(),
             root=live,
             principal=live.principal,
             kind=kind,
