@@ -18,7 +18,7 @@ from typing import Any
 from django.db.models import Model
 from django.utils import timezone
 
-from approvals.models import Approval, Artifact, Effect, Hold
+from approvals.models import Approval, Artifact, Effect, Hold, Job
 from approvals.services import artifacts
 from guards.models import Contact, Decision, Identity, Permission, PinnedKey
 from guards.services.units import unit_of_work
@@ -556,8 +556,23 @@ def _unknown(account: Account, source: Message, now: datetime) -> Effect:
         decided_via="policy",
         expires_at=now - timedelta(hours=5),
     )
+    began = now - timedelta(hours=6)
+    job = Job.objects.create(
+        kind=Job.Kind.EXECUTE,
+        created_at=began,
+        holder="gone:1:1",
+        fence=1,
+        attempts=1,
+        claimed_at=began,
+        deadline=began + timedelta(seconds=120),
+        quiesced_at=began + timedelta(seconds=31),
+        finished_at=began + timedelta(seconds=31),
+        outcome="unknown",
+        reason="connection-lost-after-data",
+    )
     return Effect.objects.create(
         approval=approval,
+        job=job,
         kind="mail.smtp",
         subject_type="mail.outbound",
         subject_id=approval.subject_id,
@@ -569,9 +584,9 @@ def _unknown(account: Account, source: Message, now: datetime) -> Effect:
         payload=approval.payload,
         facts=approval.facts,
         phase="unknown",
-        contact_marked_at=now - timedelta(hours=6),
-        created_at=now - timedelta(hours=6),
-        settled_at=now - timedelta(hours=6) + timedelta(seconds=31),
+        contact_marked_at=began,
+        created_at=began,
+        settled_at=began + timedelta(seconds=31),
         reason="connection-lost-after-data",
         detail={"bytes_sent": 1483},
     )
