@@ -108,6 +108,14 @@ class FilesRefused(InvalidInput):
     code = "files-refused"
 
 
+class ServerMissing(CountersignError):
+    """Our MCP server does not answer, so no worker of a mission gets to its model."""
+
+    code = "mcp-server-missing"
+    rule = "mcp-server-missing"
+    permanent = False
+
+
 class SandboxMissing(CountersignError):
     """What would confine this command's worker is not there, so it does not start."""
 

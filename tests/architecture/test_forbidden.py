@@ -34,6 +34,7 @@ SPEAKS = (
     "guards/queue/wakeup.py",
     "guards/process/",
     "pipelines/runners/claude/egress.py",
+    "pipelines/runners/claude/reception.py",
 )
 
 NETWORK = {

@@ -307,6 +307,44 @@ def test_sockets_past_the_network_namespace_keyrings_and_namespaces_are_refused(
     assert said == "97 0 0 1 1 1 1"
 
 
+@pytest.mark.parametrize("opens", [True, False])
+def test_nobody_gets_through_a_shut_door_until_it_is_opened(place, opens):
+    """Whoever comes early waits in front of it: inside, the connection is made, and silent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        door = Destination(Place("127.0.0.1", port), "127.0.0.1")
+        walls = Walls(place, readable=(place,), doors=(door,))
+        asks = "echo hello >&3; read -t 2 said <&3; echo $said"
+        script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; {asks}"
+        server.settimeout(20 if opens else 0.1)
+        with sandbox.start(walls, ["/bin/bash", "-c", script], shut=True) as begun:
+            reached: list[bytes] = []
+
+            def on_start(pid: int) -> None:
+                begun.on_start(pid)
+                if opens:
+                    begun.open_doors()
+                    visitor, _ = server.accept()
+                    with visitor:
+                        reached.append(visitor.recv(100))
+                        visitor.sendall(b"you are through\n")
+
+            ended = process.run(
+                begun.argv,
+                timeout=20,
+                vouched=True,
+                pass_fds=begun.descriptors,
+                on_start=on_start,
+            )
+        said = ended.stdout.decode().strip()
+        if opens:
+            assert (reached, said) == ([b"hello\n"], "you are through")
+        else:
+            assert said == ""
+            with pytest.raises(TimeoutError):
+                server.accept()
+
+
 @pytest.mark.invariant(16)
 def test_nothing_of_it_is_left_when_its_outermost_process_is_killed(place):
     walls = Walls(place, readable=(place,))

@@ -9,5 +9,6 @@ lodging       a mission's own directory and HOME; `surroundings` its environment
 workplace     what it sees of the file system
 sandbox       the walls (bubblewrap); `seccomp` a filter of system calls; `inside` what starts there
 destinations  where it may connect to; `egress` the broker outside, `one_path` its narrowest door
+reception     whether our MCP server is there for it, asked before it can reach anything
 stream        reading what it prints; `outcome` what that comes to
 """

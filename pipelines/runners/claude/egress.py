@@ -37,11 +37,14 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Egress:
     """The broker of one run: `with Egress(destinations) as egress`, then pass `egress.channel`.
 
-    One thread with its own event loop; it ends with the block, and every connection with it.
+    One thread with its own event loop; it ends with the block, and every connection with it. While
+    the doors are `shut`, whoever comes waits in front of them, until `open` is called.
     """
 
-    def __init__(self, destinations: Sequence[Destination]) -> None:
+    def __init__(self, destinations: Sequence[Destination], *, shut: bool = False) -> None:
         self._destinations = list(destinations)
+        self._is_shut = shut
+        self._waiting: list[socket.socket] = []
         self._ours, self._theirs = socket.socketpair()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="egress", daemon=True)
@@ -52,6 +55,10 @@ class Egress:
     def channel(self) -> int:
         """The descriptor that the first program inside needs."""
         return self._theirs.fileno()
+
+    def open(self) -> None:
+        """Let those through who wait in front of shut doors, and all who come later."""
+        self._loop.call_soon_threadsafe(self._open)
 
     def __enter__(self) -> Egress:
         self._ours.setblocking(False)
@@ -73,6 +80,8 @@ class Egress:
                 task.cancel()
             if ending:
                 self._loop.run_until_complete(asyncio.wait(ending))
+            for door in self._waiting:
+                door.close()
         finally:
             self._loop.close()
 
@@ -90,7 +99,14 @@ class Egress:
             for door in doors:
                 door.close()
             return
-        for door, destination in zip(doors, self._destinations, strict=True):
+        self._waiting = doors
+        if not self._is_shut:
+            self._open()
+
+    def _open(self) -> None:
+        self._is_shut = False
+        doors, self._waiting = self._waiting, []
+        for door, destination in zip(doors, self._destinations, strict=False):  # none: not yet here
             self._begin(self._attend(door, destination))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

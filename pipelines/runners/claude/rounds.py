@@ -26,7 +26,7 @@ from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.outcome import Outcome
 from pipelines.runners.claude.running import Ended, Entrance
 from pipelines.runners.claude.surroundings import Surroundings
-from pipelines.services import missions, tool_calls
+from pipelines.services import missions, rows, tool_calls
 from pipelines.snapshots import Snapshot
 from pipelines.types import Job, MissionRule, RunResult
 
@@ -75,7 +75,8 @@ class Work:
 
     def _ended(self, ended: Ended, came: Outcome) -> RunResult | None:
         """The end of a run that waits for nobody."""
-        handed_in = self.mission.results.filter(round=self.mission.round).first()
+        where = {"mission_id": self.mission.pk, "round": self.mission.round}
+        handed_in = next(iter(rows.find(MissionResult, where=where)), None)
         if not came.ok:
             half = handed_in is not None and ended.stream.result is None
             return self._failed(ended, came, came.error, incomplete=half)
@@ -171,7 +172,7 @@ class Work:
 
 def begin(job: Job) -> Work:
     """The open mission of this stage and attempt, as its runner goes on with it."""
-    mission = Mission.objects.get(stage_id=job.stage, attempt=job.attempt)
+    (mission,) = rows.find(Mission, where={"stage_id": job.stage, "attempt": job.attempt})
     place = lodging.of(mission.pk)
     return Work(job, mission, place, place.changed_before())
 

@@ -14,6 +14,7 @@ from pipelines.runners.claude import (
     command_line,
     destinations,
     preflight,
+    reception,
     sandbox,
     servers,
     surroundings,
@@ -63,7 +64,7 @@ class Ended:
 def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     """Start the program, confined where it must be, and wait for its end.
 
-    A CountersignError means that it was not started.
+    A CountersignError means that it was not started, or could not reach anything.
     """
     program = preflight.find_program()
     configuration = servers.configuration(job.spec)
@@ -74,15 +75,28 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     words = command_line.build(job.spec, _words(program, lodging, entrance))
     if preflight.is_confined(job.spec):
         walls = workplace.walls(job, lodging, doors, program, entrance.before)
-        with sandbox.start(walls, words) as begun:
-            how = _How(begun.argv, None, begun.descriptors, begun.on_start)
+        with sandbox.start(walls, words, shut=True) as begun:
+            on_start = _receive(begun, entrance.token)
+            how = _How(begun.argv, None, begun.descriptors, on_start)
             ended = _start(how, around, stream, entrance.seconds)
     else:
+        reception.require(entrance.token)
         how = _How(words, workplace.directory_of(job))
         ended = _start(how, around, stream, entrance.seconds)
         base.end_children(job.pipeline)
     stream.finish()
     return Ended(ended, stream, around)
+
+
+def _receive(begun: sandbox.Start, token: str) -> Callable[[int], None]:
+    """Its doors stay shut until our server has answered: the program needs longer to get there."""
+
+    def on_start(pid: int) -> None:
+        begun.on_start(pid)
+        reception.require(token)
+        begun.open_doors()
+
+    return on_start
 
 
 def _furnish(

@@ -115,11 +115,15 @@ class Inhabitants:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a program is started inside: its argument vector, its open files, whom to tell."""
+    """How a program is started inside: its argument vector, its open files, whom to tell.
+
+    `open_doors` lets it reach its destinations, where its doors were to be shut at first.
+    """
 
     argv: list[str]
     descriptors: list[int]
     on_start: Callable[[int], None]
+    open_doors: Callable[[], None]
 
 
 def is_wanted() -> bool:
@@ -198,10 +202,13 @@ def filter_file() -> Iterator[int | None]:
 
 
 @contextmanager
-def start(walls: Walls, program: Sequence[str]) -> Iterator[Start]:
-    """What starts `program` inside, once. The block ends when nothing is left of it inside."""
+def start(walls: Walls, program: Sequence[str], *, shut: bool = False) -> Iterator[Start]:
+    """What starts `program` inside, once. The block ends when nothing is left of it inside.
+
+    `shut`: nothing outside can be reached until the doors are opened.
+    """
     inhabitants = Inhabitants()
-    with Egress(walls.doors) as egress, filter_file() as filtering:
+    with Egress(walls.doors, shut=shut) as egress, filter_file() as filtering:
         options = ["--info-fd", str(inhabitants.writing)]
         descriptors = [egress.channel, inhabitants.writing]
         if filtering is not None:
@@ -209,7 +216,7 @@ def start(walls: Walls, program: Sequence[str]) -> Iterator[Start]:
             descriptors.append(filtering)
         vector = _argv(walls, program, egress.channel, options)
         try:
-            yield Start(vector, descriptors, inhabitants.note)
+            yield Start(vector, descriptors, inhabitants.note, egress.open)
         finally:
             inhabitants.wait()
 
