@@ -47,9 +47,10 @@ def _candidates(name: str, allowed: list[str]) -> Iterator[str]:
 
 
 def _admit(name: str, real: str, allowed: list[str]) -> Path:
-    places = {os.path.realpath(place) for place in allowed}
     above, own_name = os.path.split(real)
-    if real not in places and above not in places:
+    mine = {real, above}
+    # What stands there by its real name needs no second look at where the place leads.
+    if mine.isdisjoint(allowed) and mine.isdisjoint(map(os.path.realpath, allowed)):
         raise BinaryNotAllowed(f"{name!r} is {real}, which is outside of the allowed places")
     if own_name in _MULTI_CALL:
         raise BinaryNotAllowed(f"{name!r} is a part of {own_name}: allow a program of its own")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 
 Row = TypeVar("Row", bound=Model)
@@ -24,12 +25,13 @@ PRESENT = object()
 
 def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """One conditional UPDATE; whether a row was there. `where` is as in `find`."""
+    connection = _database()
     columns = _columns(model, connection.vendor)
     sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
     values = [
         columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
     ]
-    condition, wanted = _condition(columns, where)
+    condition, wanted = _condition(columns, where, connection)
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {_table(model)} SET {sets} WHERE {condition}", [*values, *wanted])  # noqa: S608
         return bool(cursor.rowcount)
@@ -38,6 +40,7 @@ def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str
 def insert(row: Model) -> None:
     """One INSERT of a row as it is; a key that the database makes is set on it."""
     model = type(row)
+    connection = _database()
     columns = _columns(model, connection.vendor)
     key = columns["pk"]
     is_made = row.pk is None
@@ -67,8 +70,9 @@ def find(
 
     `keep` keeps them from other writers until the transaction ends.
     """
+    connection = _database()
     columns = _columns(model, connection.vendor)
-    condition, wanted = _condition(columns, where)
+    condition, wanted = _condition(columns, where, connection)
     statement = f"{_selection(model, connection.vendor)} WHERE {condition}"
     if order_by:
         statement += f" ORDER BY {columns[order_by].quoted}"
@@ -96,9 +100,10 @@ def find_parts(
 
     The first `skip` are left out, and `limit` is how many there are at most.
     """
+    connection = _database()
     columns = _columns(model, connection.vendor)
     names = _names(model, fields)
-    condition, wanted = _condition(columns, where)
+    condition, wanted = _condition(columns, where, connection)
     listed = ", ".join(columns[name].quoted for name in names)
     statement = f"SELECT {listed} FROM {_table(model)} WHERE {condition}"  # noqa: S608
     if order_by:
@@ -111,6 +116,11 @@ def find_parts(
     return [_made(model, row, names) for row in found]
 
 
+def _database() -> BaseDatabaseWrapper:
+    """The connection itself: each look at it through Django's proxy costs as much as a value."""
+    return connections[DEFAULT_DB_ALIAS]
+
+
 class _Column(NamedTuple):
     field: Field[Any, Any]
     quoted: str
@@ -121,7 +131,7 @@ def _columns(model: type[Model], vendor: str) -> dict[str, _Column]:
     """The columns of a model, by the name of the field and, of a relation, of its key."""
     named: dict[str, _Column] = {}
     for field in model._meta.concrete_fields:
-        column = _Column(field, connection.ops.quote_name(str(field.column)))
+        column = _Column(field, _database().ops.quote_name(str(field.column)))
         named[field.name] = named[field.attname] = column
         if field.primary_key:
             named["pk"] = column
@@ -129,7 +139,7 @@ def _columns(model: type[Model], vendor: str) -> dict[str, _Column]:
 
 
 def _table(model: type[Model]) -> str:
-    return connection.ops.quote_name(model._meta.db_table)
+    return _database().ops.quote_name(model._meta.db_table)
 
 
 @lru_cache
@@ -139,7 +149,9 @@ def _selection(model: type[Model], vendor: str) -> str:
     return f"SELECT {listed} FROM {_table(model)}"  # noqa: S608
 
 
-def _condition(columns: Mapping[str, _Column], where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+def _condition(
+    columns: Mapping[str, _Column], where: Mapping[str, Any], connection: BaseDatabaseWrapper
+) -> tuple[str, list[Any]]:
     terms: list[str] = []
     values: list[Any] = []
     for name, value in where.items():
@@ -158,6 +170,7 @@ def _condition(columns: Mapping[str, _Column], where: Mapping[str, Any]) -> tupl
 
 
 def _made(model: type[Row], row: tuple[Any, ...], names: list[str]) -> Row:
+    connection = _database()
     values = dict(zip(names, row, strict=True))
     for name, (expression, converters) in _converters(model, connection.vendor).items():
         if name in values:
@@ -173,8 +186,8 @@ def _converters(model: type[Model], vendor: str) -> dict[str, tuple[Any, list[Co
     for field in model._meta.concrete_fields:
         column = field.get_col(model._meta.db_table)
         wanted = [
-            *connection.ops.get_db_converters(column),
-            *column.get_db_converters(connection),
+            *_database().ops.get_db_converters(column),
+            *column.get_db_converters(_database()),
         ]
         if wanted:
             found[field.attname] = (column, wanted)
