@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -90,9 +91,17 @@ def build_server(caller: Caller) -> Server[Any]:
         instructions=_INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        get_tool_input_schema=_arguments_of,
     )
 
 
+def _arguments_of(name: str) -> dict[str, Any] | None:
+    """What the SDK compares a call's headers with; without it, it lists all tools for each call."""
+    tool = tools.find(name)
+    return None if tool is None else tools.input_schema(tool)
+
+
+@functools.cache
 def _shown(tool: tools.Tool) -> Tool:
     return Tool(
         name=tool.name,
@@ -175,6 +184,8 @@ class McpApplication:
             return
         manager = await self._running()
         await manager.handle_request({**scope, _TOKEN: token}, receive, send)
+        if tokens.is_use_due(token):  # the caller has its answer, and need not wait for this
+            await sync_to_async(tokens.note_use)(token)
 
     async def _running(self) -> StreamableHTTPSessionManager:
         """The SDK's manager, running. daphne sends no lifespan: the first request starts it."""
@@ -216,7 +227,7 @@ def _authenticate(secret: str) -> ApiToken:
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
-    return tokens.authenticate(secret)
+    return tokens.authenticate(secret, notes_use=False)
 
 
 def _error(code: str, message: str) -> dict[str, Any]:

@@ -82,6 +82,11 @@ def tools() -> list[Tool]:
     return [_tools[name] for name in sorted(_tools)]
 
 
+def find(name: str) -> Tool | None:
+    """The tool of that name, if there is one."""
+    return _tools.get(name)
+
+
 def tools_for(token: ApiToken) -> list[Tool]:
     """The tools that this token may call, by name."""
     return [tool for tool in tools() if _may_call(token, tool)]

@@ -134,17 +134,33 @@ def _end(token: ApiToken) -> bool:
     return bool(moved)
 
 
-def authenticate(secret: str) -> ApiToken:
+def authenticate(secret: str, *, notes_use: bool = True) -> ApiToken:
     """The token of this secret, if it counts now; NotAuthenticated names the rule if it does not.
 
     Looks up by the hash of 256 random bits, so comparing takes the same time for every guess.
+    Whoever asks for it without `notes_use` calls `note_use` when the answer is given.
     """
     token = ApiToken.objects.select_related("identity").filter(digest=_digest(secret)).first()
     if token is None:
         raise NotAuthenticated("this token is not known here", rule=Refusal.TOKEN_UNKNOWN)
     require_valid(token)
-    _note_use(token)
+    if notes_use:
+        note_use(token)
     return token
+
+
+def is_use_due(token: ApiToken) -> bool:
+    """Whether the time of its last use is to be written: it was not, within the last minute."""
+    return token.last_used_at is None or token.last_used_at < timezone.now() - _USE_GRAIN
+
+
+def note_use(token: ApiToken) -> None:
+    """Write that it was used, where that is due."""
+    if not is_use_due(token):
+        return
+    now = timezone.now()
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN)
+    ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
 
 
 def require_valid(token: ApiToken) -> None:
@@ -186,12 +202,6 @@ def _check(label: str, scopes: list[str], expires_at: datetime | None) -> None:
         )
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidInput("the expiry lies in the past", field="expires_at")
-
-
-def _note_use(token: ApiToken) -> None:
-    now = timezone.now()
-    stale = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN)
-    ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
 
 
 def _digest(secret: str) -> str:

@@ -30,7 +30,7 @@ from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Asker, Subject
 from pipelines import deferral
 from pipelines.models import Mission, MissionEvent, Pipeline, ToolCall
-from pipelines.services import execution
+from pipelines.services import execution, rows
 from pipelines.services.missions import record
 from pipelines.services.missions.budgets import DISPATCHED
 from teams.services import events
@@ -129,9 +129,9 @@ def withdraw(*, mission_id: UUID, reason: str) -> int:
     it waited goes on: it has nobody to wait for, and is told so.
     """
     mission = record.read(mission_id)
-    open_calls = ToolCall.objects.filter(mission=mission, state__in=[State.WAITING, State.ALLOWED])
+    where = {"mission_id": mission.pk, "state": [State.WAITING, State.ALLOWED]}
     ended = 0
-    for call in open_calls.order_by("pk"):
+    for call in rows.find(ToolCall, where=where, order_by="pk"):
         ended += _move(call, mission, call.state, State.WITHDRAWN, by=str(SYSTEM), said=reason)
     if ended:
         queue.enqueue("pipelines.tasks.take_back_questions")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
+from django.db import IntegrityError, transaction
 
+from guards.services.units import unit_of_work
 from pipelines.models import Command, Pipeline, Stage
 from pipelines.services import rows
-from tests.pipelines.factories import PipelineFactory, StageFactory
+from tests.pipelines.factories import MessageFactory, PipelineFactory, StageFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -60,6 +63,36 @@ def test_an_update_changes_the_row_that_is_as_it_must_be_and_only_that(db):
     assert (pipeline.status, pipeline.pipe, pipeline.files_at) == ("running", PIPE, AT)
     other.refresh_from_db()
     assert (other.status, other.fence) == ("planned", 3)
+
+
+def test_a_row_that_is_inserted_is_the_row_that_the_orm_would_insert(db):
+    pipeline = PipelineFactory()
+    expected = StageFactory(pipeline=pipeline, position=1, usage={"usd": 0.5}, started_at=AT)
+    stage = Stage(**{**as_values(expected), "id": None, "position": 2})
+
+    rows.insert(stage)
+
+    assert stage.pk > expected.pk, "a key that the database makes is set"
+    found = as_values(Stage.objects.get(pk=stage.pk))
+    assert found == {**as_values(expected), "id": stage.pk, "position": 2}
+
+
+def test_a_row_with_a_key_of_its_own_is_inserted_once(db):
+    pipeline = PipelineFactory(pipe=PIPE)
+    again = Pipeline.objects.get(pk=pipeline.pk)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        rows.insert(again)
+    again.pk = uuid4()
+    again.message = MessageFactory()
+    rows.insert(again)
+    assert as_values(Pipeline.objects.get(pk=again.pk)) == as_values(again)
+
+
+def test_a_row_that_is_kept_is_the_row_that_is_found(db):
+    stage = StageFactory(pipeline=PipelineFactory(), position=1)
+    with unit_of_work():
+        assert rows.find(Stage, where={"pk": stage.pk}, keep=True) == [stage]
+        assert rows.find(Stage, where={"pk": stage.pk, "status": []}, keep=True) == []
 
 
 @pytest.mark.parametrize("model", [Pipeline, Stage])

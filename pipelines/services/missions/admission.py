@@ -18,6 +18,7 @@ from pipelines import decoding, mission_documents, write_sets
 from pipelines.exceptions import ClaimLost, StageMustWait
 from pipelines.mission_documents import Contract, Kind, Success
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
+from pipelines.services import rows
 from pipelines.services.missions import budgets, ending, evaluation, record
 from pipelines.types import CommandSpec, Job, MissionRule
 
@@ -99,12 +100,11 @@ def _contract(job: Job, *, ticket: str, worker: str, kind: Kind) -> Contract:
 
 def _held_stage(job: Job, pipeline: Pipeline) -> Stage:
     """The stage's row, kept from whoever would cancel it until the mission is on record."""
-    stage = (
-        Stage.objects.select_for_update(no_key=True).filter(pk=job.stage, pipeline=pipeline).first()
-    )
-    if stage is None or stage.status not in Stage.HELD:
+    where = {"pk": job.stage, "pipeline_id": pipeline.pk, "status": Stage.HELD}
+    found = rows.find(Stage, where=where, keep=True)
+    if not found:
         raise ClaimLost(f"the stage of {pipeline} is not claimed any more")
-    return stage
+    return found[0]
 
 
 def _standing(stage: Stage, attempt: int) -> Mission | None:
@@ -112,10 +112,11 @@ def _standing(stage: Stage, attempt: int) -> Mission | None:
 
     An attempt has one mission, ever. What an earlier one left open ends here.
     """
-    earlier = Mission.objects.filter(stage=stage, status=Mission.Status.OPEN)
-    for mission in earlier.exclude(attempt=attempt):
-        ending.fail(mission=mission, reason="another attempt of its stage began")
-    mine = Mission.objects.filter(stage=stage, attempt=attempt).first()
+    of_stage = rows.find(Mission, where={"stage_id": stage.pk})
+    for mission in of_stage:
+        if mission.status == Mission.Status.OPEN and mission.attempt != attempt:
+            ending.fail(mission=mission, reason="another attempt of its stage began")
+    mine = next((mission for mission in of_stage if mission.attempt == attempt), None)
     if mine is None or (mine.status == Mission.Status.OPEN and mine.released_at is None):
         return mine
     raise record.refusal(
@@ -140,9 +141,9 @@ def _require_signed(mission: Mission, document: Mapping[str, Any], scoped: list[
 
 
 def _check_write_set(scoped: list[str]) -> None:
-    others = Mission.objects.filter(status=Mission.Status.OPEN, released_at=None)
-    for mission in others.order_by("opened_at"):
-        if write_sets.overlap(scoped, mission.write_set):
+    others = rows.find(Mission, where={"status": Mission.Status.OPEN}, order_by="opened_at")
+    for mission in others:
+        if mission.released_at is None and write_sets.overlap(scoped, mission.write_set):
             raise StageMustWait(
                 f"{mission} ({mission.command}, open since {mission.opened_at:%F %R} UTC) may "
                 "still change the same files"
@@ -156,7 +157,7 @@ def _open(
     pipeline: Pipeline,
     scoped: list[str],
 ) -> Mission:
-    mission = Mission.objects.create(
+    mission = Mission(
         id=uuid.UUID(contract.id),
         pipeline=pipeline,
         stage=stage,
@@ -173,6 +174,7 @@ def _open(
         evaluator_digest=contract.evaluator_digest,
         opened_at=timezone.now(),
     )
+    rows.insert(mission)
     facts = {"rounds": mission.rounds, "max_usd": str(mission.max_usd), "kind": contract.kind.value}
     record.note(mission, "opened", actor=str(SYSTEM), facts=facts)
     return mission

@@ -14,6 +14,7 @@ from guards.services import tokens
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Refusal
 from pipelines.models import Mission, MissionResult, Reflection, ToolCall
+from pipelines.services import rows
 from pipelines.services.missions import budgets, record
 from pipelines.types import MissionRule
 
@@ -48,10 +49,12 @@ def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
             expires_at=now + timedelta(seconds=contract.timeout) + GRACE,
             by=SYSTEM,
         )
-        held.dispatched_at = held.dispatched_at or now
-        held.session_id = session_id or held.session_id
-        held.token = token
-        held.save(update_fields=["dispatched_at", "session_id", "token"])
+        record.move(
+            held,
+            dispatched_at=held.dispatched_at or now,
+            session_id=session_id or held.session_id,
+            token_id=token.pk,
+        )
         facts = {"session": held.session_id, "token": token.prefix}
         record.note(held, budgets.DISPATCHED, actor=str(SYSTEM), facts=facts)
     return held, secret
@@ -72,6 +75,7 @@ def show(*, mission_id: UUID, token: ApiToken) -> dict[str, Any]:
     require_own(token, mission_id)
     mission = record.read(mission_id)
     contract = record.contract_of(mission)
+    mine = {"mission_id": mission.pk}
     return {
         "contract": mission.contract,
         "status": mission.status,
@@ -79,9 +83,11 @@ def show(*, mission_id: UUID, token: ApiToken) -> dict[str, Any]:
         "rounds": mission.rounds,
         "remaining_usd": float(record.remaining_usd(mission)),
         "reflection_required": contract.budget.reflection_after_each,
-        "results": [_result(row) for row in mission.results.order_by("round")],
-        "reflections": [_reflection(row) for row in mission.reflections.order_by("round")],
-        "answers": [_answer(row) for row in mission.tool_calls.order_by("asked_at")],
+        "results": [_result(row) for row in rows.find(MissionResult, where=mine, order_by="round")],
+        "reflections": [
+            _reflection(row) for row in rows.find(Reflection, where=mine, order_by="round")
+        ],
+        "answers": [_answer(row) for row in rows.find(ToolCall, where=mine, order_by="asked_at")],
     }
 
 

@@ -15,6 +15,7 @@ from guards.types import SYSTEM, Asker
 from pipelines.exceptions import GateRefused
 from pipelines.models import Mission, Pipeline, Stage
 from pipelines.runners import base
+from pipelines.services import rows
 from pipelines.services.missions import record
 from pipelines.signals import mission_ended
 from pipelines.types import MissionRule
@@ -80,8 +81,7 @@ def release(*, mission_id: UUID, reason: str, by: Asker) -> Mission:
         mission = _held_in_order(standing)
         if mission.status in Mission.ENDED:
             return mission
-        mission.released_at, mission.released_by = timezone.now(), str(by)
-        mission.save(update_fields=["released_at", "released_by"])
+        record.move(mission, released_at=timezone.now(), released_by=str(by))
         record.note(mission, "released", actor=str(by), facts={"reason": said[:300]})
         return end(mission, Mission.Status.FAILED, reason=f"released: {said}", by=by)
 
@@ -94,9 +94,8 @@ def end_for_stage(*, stage_id: int, status: str, reason: str) -> int:
     the caller back.
     """
     with unit_of_work():
-        rows = Mission.objects.filter(stage_id=stage_id, status=Mission.Status.OPEN)
-        missions = [record.held(pk) for pk in rows.values_list("pk", flat=True)]
-        living = [mission for mission in missions if mission.status == Mission.Status.OPEN]
+        where = {"stage_id": stage_id, "status": Mission.Status.OPEN}
+        living = rows.find(Mission, where=where, order_by="pk", keep=True)
         if living and status == Stage.Status.SUCCEEDED:
             raise GateRefused(f"{living[0]} is open", rule=MissionRule.MISSION_OPEN.value)
         for mission in living:
@@ -115,7 +114,8 @@ def end(mission: Mission, status: Mission.Status, *, reason: str, by: Asker) -> 
         "closed_at": timezone.now(),
         "closed_by": str(by),
     }
-    if not Mission.objects.filter(pk=mission.pk, status=Mission.Status.OPEN).update(**changes):
+    where = {"pk": mission.pk, "status": Mission.Status.OPEN}
+    if not rows.update(Mission, where=where, changes=changes):
         raise AlreadyDecided(f"{mission} has ended")
     for name, value in changes.items():
         setattr(mission, name, value)

@@ -11,6 +11,7 @@ from guards import documents
 from guards.types import SYSTEM
 from pipelines import registry
 from pipelines.models import Command
+from pipelines.services import rows
 from pipelines.types import CommandSpec
 
 #: The evaluator is the program itself: it looks at the result and at the directory.
@@ -54,5 +55,5 @@ def present_digest(command: str) -> str | None:
     """
     if registry.built_in(command) is not None:
         return ""
-    row = Command.objects.filter(name=command).first()
-    return documents.digest(row.document) if row is not None else None
+    found = rows.find(Command, where={"name": command})
+    return documents.digest(found[0].document) if found else None

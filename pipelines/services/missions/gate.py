@@ -71,7 +71,7 @@ def _check_evaluator(mission: Mission, contract: Contract, by: Asker) -> None:
 
 
 def _result(mission: Mission) -> MissionResult:
-    found = mission.results.filter(round=mission.round).first()
+    found = record.result_of(mission)
     if found is None:
         raise _refusal(MissionRule.NO_RESULT, f"round {mission.round} has no result")
     return found

@@ -12,7 +12,8 @@ from guards.types import Subject
 from pipelines import mission_documents
 from pipelines.exceptions import MissionRefused
 from pipelines.mission_documents import Contract
-from pipelines.models import Mission, MissionEvent
+from pipelines.models import Mission, MissionEvent, MissionResult
+from pipelines.services import rows
 from pipelines.types import MissionRule
 from teams.services import events
 
@@ -27,19 +28,31 @@ def subject(mission_id: UUID) -> Subject:
 
 def read(mission_id: UUID) -> Mission:
     """A mission as it is; NotFound otherwise."""
-    found = Mission.objects.filter(pk=mission_id).select_related("pipeline").first()
-    if found is None:
-        raise NotFound(f"there is no mission {mission_id}", field="mission_id")
-    return found
+    return _found(rows.find(Mission, where={"pk": mission_id}), mission_id)
 
 
 def held(mission_id: UUID) -> Mission:
     """A mission's row, kept from other writers until the transaction ends; NotFound otherwise."""
-    rows = Mission.objects.select_for_update(of=("self",), no_key=True)
-    found = rows.filter(pk=mission_id).select_related("pipeline").first()
-    if found is None:
+    return _found(rows.find(Mission, where={"pk": mission_id}, keep=True), mission_id)
+
+
+def _found(missions: list[Mission], mission_id: UUID) -> Mission:
+    if not missions:
         raise NotFound(f"there is no mission {mission_id}", field="mission_id")
-    return found
+    return missions[0]
+
+
+def result_of(mission: Mission) -> MissionResult | None:
+    """What was handed in for the round that runs, if anything was."""
+    where = {"mission_id": mission.pk, "round": mission.round}
+    return next(iter(rows.find(MissionResult, where=where)), None)
+
+
+def move(mission: Mission, **changes: Any) -> None:
+    """Change the columns of a held mission, and the object with them."""
+    rows.update(Mission, where={"pk": mission.pk}, changes=changes)
+    for name, value in changes.items():
+        setattr(mission, name, value)
 
 
 def held_open(mission_id: UUID) -> Mission:
@@ -72,7 +85,7 @@ def note(
         "pipeline": str(mission.pipeline_id),
         **(facts or {}),
     }
-    MissionEvent.objects.create(mission=mission, kind=kind, actor=actor, facts=described)
+    rows.insert(MissionEvent(mission_id=mission.pk, kind=kind, actor=actor, facts=described))
     events.append_event(
         kind=f"mission.{kind}", subject=subject(mission.pk), actor=actor, facts=described
     )

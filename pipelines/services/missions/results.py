@@ -17,6 +17,7 @@ from guards.types import SYSTEM, Asker
 from pipelines import mission_documents
 from pipelines.mission_documents import Recommendation, ReflectionDocument, ResultDocument, Verdict
 from pipelines.models import Mission, MissionResult, Reflection
+from pipelines.services import rows
 from pipelines.services.missions import budgets, dispatching, record
 from pipelines.types import MissionRule
 
@@ -37,29 +38,30 @@ def submit_result(*, mission_id: UUID, document: Mapping[str, Any], by: Asker) -
         if mission.dispatched_at is None:
             raise record.refusal(MissionRule.NOT_DISPATCHED, f"no worker was started for {mission}")
         result = mission_documents.read_result(document, record.contract_of(mission))
-        standing = mission.results.filter(round=mission.round).first()
+        standing = record.result_of(mission)
         if standing is not None:
             return _same(standing, result)
         return _record(mission, result, by)
 
 
 def _require_worker(by: Asker, mission_id: UUID) -> None:
-    token = ApiToken.objects.filter(prefix=by.name).first() if by.kind == "token" else None
-    if token is None:
+    found = rows.find(ApiToken, where={"prefix": by.name}) if by.kind == "token" else []
+    if not found:
         raise record.refusal(
             MissionRule.NOT_THE_WORKER, f"only the mission's worker hands in its result, not {by}"
         )
-    dispatching.require_own(token, mission_id)
+    dispatching.require_own(found[0], mission_id)
 
 
 def _record(mission: Mission, result: ResultDocument, by: Asker) -> MissionResult:
-    row = MissionResult.objects.create(
+    row = MissionResult(
         mission=mission,
         round=mission.round,
         submitted_at=timezone.now(),
         submitted_by=str(by),
         **_columns(result),
     )
+    rows.insert(row)
     facts = {
         "verdict": result.verdict.value,
         "confidence": result.confidence,
@@ -120,8 +122,7 @@ def record_cost(*, mission: Mission, usd: float, turns: int) -> Mission:
     with unit_of_work():
         held = record.held(mission.pk)
         amount = budgets.dollars(usd)
-        held.usd, held.turns = held.usd + amount, held.turns + turns
-        held.save(update_fields=["usd", "turns"])
+        record.move(held, usd=held.usd + amount, turns=held.turns + turns)
         facts = {"usd": f"{amount:f}", "turns": turns}
         record.note(held, budgets.COST, actor=str(SYSTEM), facts=facts)
     return held
@@ -142,14 +143,13 @@ def next_round(*, mission: Mission, reflection: Mapping[str, Any] | None = None)
         if not _may_follow(held):
             return False
         tokens.revoke_for(holder=record.subject(held.pk))
-        held.round += 1
-        held.save(update_fields=["round"])
+        record.move(held, round=held.round + 1)
         record.note(held, "round", actor=str(SYSTEM))
     return True
 
 
 def _may_follow(mission: Mission) -> bool:
-    result = mission.results.filter(round=mission.round).first()
+    result = record.result_of(mission)
     look = mission.reflections.filter(round=mission.round).first()
     if result is None and look is None:
         raise record.refusal(
