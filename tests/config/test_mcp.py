@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import threading
@@ -189,6 +190,20 @@ def test_a_page_from_elsewhere_may_not_call(settings: Any, origin: str, allowed:
         assert response.status_code == 200
     else:
         assert rule_of(response) == (403, "foreign-origin")
+
+
+def test_a_call_notes_that_its_token_was_used_and_a_refused_one_does_not() -> None:
+    used, revoked = agent(), agent()
+    ApiToken.objects.filter(digest=digest_of(revoked.secret)).update(revoked_at=timezone.now())
+    assert send(secret=used.secret).status_code == 200
+    assert send(secret=revoked.secret).status_code == 401
+    noted = dict(ApiToken.objects.values_list("digest", "last_used_at"))
+    assert noted[digest_of(used.secret)] is not None
+    assert noted[digest_of(revoked.secret)] is None
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 # --- What each token sees -------------------------------------------------------------------------
