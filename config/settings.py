@@ -302,6 +302,22 @@ AUTO_REPLIES_PER_DOMAIN_PER_DAY = env.int("AUTO_REPLIES_PER_DOMAIN_PER_DAY", def
 # Automatic replies: at most this many from one identity an hour; the rest waits its turn.
 AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int("AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10)
 
+# Where the owner of OWNER_FINGERPRINT has his mail: he is told there what waits for a person, and
+# may answer by signed mail.
+OWNER_EMAIL = env.str("OWNER_EMAIL", default="")
+# Empty: encrypted notices where OWNER_EMAIL and an owner key that can be encrypted to are there,
+# else none. `encrypted`: the same, and the doctor calls it a fault where they are not. `bare`:
+# notices that only say that something waits, with a link: no answer by mail. `off`: none.
+OWNER_NOTICES = env.str("OWNER_NOTICES", default="")
+# The account that notices leave by. Empty: the default identity's first one with an SMTP host.
+OWNER_NOTICE_ACCOUNT = env.str("OWNER_NOTICE_ACCOUNT", default="")
+# Minutes between two notices: what begins to wait in between goes into one.
+OWNER_NOTICE_MINUTES = env.int("OWNER_NOTICE_MINUTES", default=10)
+# Notices a day at most. What waits beyond that stands in the console only.
+OWNER_NOTICES_PER_DAY = env.int("OWNER_NOTICES_PER_DAY", default=24)
+# Where the owner reaches the console, for links in notices.
+BASE_URL = env.str("BASE_URL", default="http://127.0.0.1:8000")
+
 # How long an approval stays valid after *open for review*, in seconds (ADR-016).
 APPROVAL_SECONDS = env.int("APPROVAL_SECONDS", default=300)
 # After so many hours an operator logs in again, whatever happens.

@@ -23,7 +23,14 @@ from mail.gateways.base import SubmissionResult
 from mail.listing import REDACTED
 from mail.models import Account, Message, Outbound
 from mail.registry import transport
-from mail.services import accounts, composing, enclosures, outbound
+from mail.services import (
+    accounts,
+    answering,
+    composing,
+    enclosures,
+    notice_content,
+    outbound,
+)
 from mail.types import ComposedMail, Enclosure
 
 
@@ -94,6 +101,8 @@ def _composed(
     sign: Callable[[bytes], openpgp.Signature] | None,
     files: Sequence[Enclosure],
 ) -> ComposedMail:
+    if draft.origin_type == answering.NOTICE:
+        return composing.notice(draft, sign=sign)
     if draft.in_reply_to is None:
         return composing.new(draft, text=draft.text, sign=sign, files=files)
     return composing.reply(
@@ -104,7 +113,9 @@ def _composed(
 def _bound(draft: Outbound) -> dict[str, object]:
     """The fields that must not move between what a person saw and what leaves. JSON only."""
     account, message = draft.account, draft.in_reply_to
+    told = draft.origin_type == answering.NOTICE
     return {
+        **({"notice": notice_content.bound(notice_content.of(draft.pk))} if told else {}),
         "account_id": account.pk,
         "account_revision": account.revision,
         "account_active": account.state != Account.State.DISABLED,

@@ -16,10 +16,10 @@ from guards.models import Identity
 from guards.openpgp import Verifier
 from guards.selectors import ContactBook
 from guards.types import Action, Judgement, Rule, Verdict
-from mail import mime
-from mail.assessment import Assessment, Viewpoint, assess
+from mail import mime, owner
+from mail.assessment import Assessment, Viewpoint, as_answer, assess
 from mail.gateways.base import LOOPBACK_HOSTS
-from mail.models import Account, Outbound
+from mail.models import Account, Outbound, OwnerNotice
 from mail.types import ParsedMessage, Provider
 
 
@@ -99,6 +99,8 @@ def judge(
         replayed=replayed,
         is_own_message_id=_is_ours,
     )
+    if not made.is_answer and _answers_notice(parsed):
+        made = as_answer(made)
     if not surroundings.account.identity.is_active:
         return replace(made, judgement=_not_retired(made.judgement))
     return replace(made, judgement=_whole_only(made.judgement)) if partial else made
@@ -116,6 +118,13 @@ def executes(judgement: Judgement) -> bool:
 def _is_ours(message_id: str) -> bool:
     """Whether a message carries an id that we gave: our own mail come back under any name."""
     return Outbound.objects.filter(message_id=message_id).exists()
+
+
+def _answers_notice(parsed: ParsedMessage) -> bool:
+    """Whether the owner replies to one of our notices, whatever he says in it."""
+    if not parsed.in_reply_to or not owner.is_owner(parsed.facts.sender):
+        return False
+    return OwnerNotice.objects.filter(outbound__message_id__in=parsed.in_reply_to).exists()
 
 
 def _not_retired(judgement: Judgement) -> Judgement:

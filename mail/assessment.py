@@ -7,14 +7,24 @@ that all three give the same answer for the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from guards import trust
 from guards.openpgp import Verifier
 from guards.services import decisions
-from guards.types import Judgement, Pin, Rwx, TrustLevel, TrustVerdict
-from mail import loops, quotes
+from guards.types import (
+    LEVELS_THAT_EXECUTE,
+    Action,
+    Judgement,
+    Pin,
+    Rule,
+    Rwx,
+    TrustLevel,
+    TrustVerdict,
+    Verdict,
+)
+from mail import loops, orders, quotes
 from mail.types import LoopReason, ParsedMessage, ParsedPart
 
 
@@ -39,6 +49,7 @@ class Assessment:
     """The answer: all of it is evidence of one Decision.
 
     `replay_key` is empty for mail that may not execute. `executable_text` is None for those, too.
+    `is_answer`: it speaks of an order about something that waits, and so it is never work.
     """
 
     trust: TrustVerdict
@@ -47,6 +58,7 @@ class Assessment:
     executable_text: str | None
     loop: LoopReason | None
     replay_key: str
+    is_answer: bool = False
 
 
 def assess(
@@ -93,7 +105,20 @@ def assess(
         replayed=bool(key and replayed and replayed(key)),
         first_pass=first_pass,
     )
-    return Assessment(verdict, permission, judgement, text, loop, key)
+    made = Assessment(verdict, permission, judgement, text, loop, key)
+    return (
+        as_answer(made)
+        if orders.mentioned(parsed.subject, parsed.text, parsed.signed_text)
+        else made
+    )
+
+
+def as_answer(made: Assessment) -> Assessment:
+    """The same for mail that answers what waits: whoever sent it, it starts nothing."""
+    judged = made.judgement
+    if judged.action is Action.EXECUTE and made.trust.level in LEVELS_THAT_EXECUTE:
+        judged = Judgement(Action.SURFACE, Verdict.ALLOW, Rule.OWNER_ANSWER, judged.evidence)
+    return replace(made, judgement=judged, is_answer=True)
 
 
 def executable_text(parsed: ParsedMessage, level: TrustLevel) -> str | None:

@@ -123,7 +123,7 @@ def _composed(
     encrypt: Callable[[bytes], bytes] | None,
 ) -> ComposedMail:
     headers: tuple[tuple[str, str], ...] = (
-        ("From", _mailbox(letter.from_name, _address(letter.from_address, "from_address"))),
+        ("From", _mailbox(letter.from_name, plain_address(letter.from_address, "from_address"))),
         ("To", _recipients(letter.to)),
         ("Subject", _encoded(parts.field(letter.subject, "subject"))),
         ("Date", format_datetime(letter.date.astimezone(UTC))),
@@ -156,7 +156,8 @@ def reply_subject(subject: str) -> str:
     return bare if _REPLY_PREFIX.match(bare) else f"Re: {bare}".strip()
 
 
-def _address(text: str, name: str) -> str:
+def plain_address(text: str, name: str) -> str:
+    """The text, if it is one plain ASCII address; InvalidInput with that field otherwise."""
     if parse_address(parts.field(text, name)) is None or not text.isascii():
         raise InvalidInput(f"{name}: {text!r} is not one plain address", field=name)
     return text
@@ -171,7 +172,7 @@ def _matching(pattern: re.Pattern[str], text: str, name: str) -> str:
 def _recipients(to: Sequence[str]) -> str:
     if not to:
         raise InvalidInput("a message needs a recipient", field="to")
-    return ", ".join(_address(one, "to") for one in to)
+    return ", ".join(plain_address(one, "to") for one in to)
 
 
 def _mailbox(name: str, address: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.dispatch import receiver
 
 from approvals.models import Effect, Hold
-from approvals.signals import effect_changed, hold_closed
+from approvals.signals import effect_changed, held, hold_closed
 from guards import queue
 from guards.models import Contact, PinnedKey
 from guards.signals import key_changed
@@ -28,6 +29,13 @@ def follow_hold(hold: Hold, **_: Any) -> None:
     """A person said no, or the draft was taken back."""
     if hold.kind in outbound.KINDS:
         outbound.follow_hold(hold=hold)
+
+
+@receiver(held, dispatch_uid="mail.notify_owner")
+def notify_owner(**_: Any) -> None:
+    """A draft begins to wait for a person."""
+    if settings.OWNER_EMAIL:
+        queue.enqueue("mail.tasks.notify_owner")
 
 
 @receiver(outbound_changed, dispatch_uid="mail.file_accepted")

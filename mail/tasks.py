@@ -6,7 +6,7 @@ import structlog
 
 from guards.exceptions import CountersignError
 from guards.queue import task
-from mail.services import due, filing, polling, trust
+from mail.services import due, filing, mailed_answers, notices, polling, trust
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +30,18 @@ def poll_due() -> None:
 def recompute_trust(contact_id: int, fingerprint: str) -> None:
     """A key changed: look again at what it may speak about."""
     trust.recompute_for_key(contact_id=contact_id, fingerprint=fingerprint)
+
+
+@task
+def answer_mail(answer_id: int) -> None:
+    """A mail speaks of an order: carry it out, or say why not."""
+    mailed_answers.settle(answer_id=answer_id)
+
+
+@task
+def notify_owner() -> None:
+    """Something waits for a person: tell the owner, if that is due."""
+    notices.notify()
 
 
 @task

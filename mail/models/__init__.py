@@ -5,15 +5,19 @@ from __future__ import annotations
 from mail.models.accounts import Account, AccountLease, FolderCursor
 from mail.models.leaving import Outbound, OutboundFile
 from mail.models.messages import Location, Message, Part, Recipient, Thread, TrustRecord
+from mail.models.owner import MailedAnswer, NoticeItem, OwnerNotice
 
 __all__ = [
     "Account",
     "AccountLease",
     "FolderCursor",
     "Location",
+    "MailedAnswer",
     "Message",
+    "NoticeItem",
     "Outbound",
     "OutboundFile",
+    "OwnerNotice",
     "Part",
     "Recipient",
     "Thread",

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from guards.models import Identity
-from guards.types import Subject
+from guards.types import Action, Judgement, Rule, Subject, Verdict
 from mail import admission
 from mail.exceptions import ReplyRefused
 from mail.gmail import connected
@@ -18,6 +18,8 @@ from mail.types import LoopReason
 #: An origin of this type says that the work goes on. It stands beside the answer, never for it: its
 #: effect has no source, so that it cannot be in the answer's way.
 ACKNOWLEDGEMENT = "pipelines.acknowledgement"
+#: An origin of this type tells the owner what waits; his address comes from the settings.
+NOTICE = "mail.owner_notice"
 #: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
 PIPELINES = ("pipelines.pipeline", "pipelines.stage", "pipelines.resumption", ACKNOWLEDGEMENT)
 
@@ -40,6 +42,25 @@ def refuse_unless_answerable(message: Message, origin: Subject) -> None:
             f"mail of this kind is not answered automatically: {message.loop_reason}",
             rule=message.loop_reason,
         )
+
+
+def needs_a_person(outbound: Outbound) -> bool:
+    """By the reply policy. What tells the owner that something waits never waits itself."""
+    approves = outbound.account.identity.reply_policy == Identity.ReplyPolicy.APPROVE
+    return approves and outbound.origin_type != NOTICE
+
+
+def by_right(outbound: Outbound) -> Judgement | None:
+    """The judgement of what leaves without `w`: a pipeline's answer to its own requester, and a
+    notice to the owner. None for everything else.
+    """
+    if outbound.origin_type == NOTICE:
+        told = {"notice": outbound.origin_id}
+        return Judgement(Action.SEND, Verdict.ALLOW, Rule.OWNER_NOTICE, told)
+    if outbound.origin_type in PIPELINES:
+        evidence = {"answers": outbound.in_reply_to_id, "executes": outbound.executes}
+        return Judgement(Action.REPLY, Verdict.ALLOW, Rule.EXECUTE_PERMITTED, evidence)
+    return None
 
 
 def refuse_above_daily_caps(message: Message) -> None:
@@ -78,5 +99,5 @@ def _sent_within_an_hour(identity: Identity) -> int:
     since = timezone.now() - timedelta(hours=1)
     sent = Outbound.objects.filter(
         account__identity=identity, automatic=True, submitted_at__gte=since
-    ).exclude(status=Outbound.Status.QUEUED)
+    ).exclude(status__in=(Outbound.Status.QUEUED, Outbound.Status.HELD))
     return sent.count()

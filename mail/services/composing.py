@@ -11,6 +11,7 @@ from guards.exceptions import InvalidInput
 from guards.openpgp import Signature
 from mail import compose
 from mail.models import Account, Message, Outbound
+from mail.services import notice_content
 from mail.types import ComposedMail, Enclosure
 
 #: Characters of a subject that a reply repeats.
@@ -65,6 +66,25 @@ def new(
         sign=sign,
         agent=draft.account.identity.handle,
         files=files,
+    )
+
+
+def notice(draft: Outbound, *, sign: Callable[[bytes], Signature] | None) -> ComposedMail:
+    """A notice to the owner, as its rows say it now; encrypted to the key it was written for."""
+    told = notice_content.of(draft.pk)
+    subject, text = notice_content.read(told)
+    return compose.compose_new(
+        from_address=sender_address(draft.account),
+        from_name=draft.account.identity.name,
+        to=tuple(draft.to),
+        subject=subject,
+        text=text,
+        automatic=True,
+        message_id=draft.message_id,
+        date=timezone.now(),
+        sign=sign,
+        agent=draft.account.identity.handle,
+        encrypt=notice_content.encrypt_to(told),
     )
 
 

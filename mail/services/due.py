@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
 from guards import queue
 from guards.services.units import unit_of_work
 from mail.models import Account
-from mail.services import accounts, leases, outbound, trust
+from mail.services import accounts, leases, mailed_answers, notices, outbound, trust
 
 
 def sweep() -> None:
@@ -19,6 +20,9 @@ def sweep() -> None:
     outbound.settle_cut_off()
     outbound.release_queued()
     trust.recompute_unverified()
+    mailed_answers.settle_due()
+    if settings.OWNER_EMAIL:
+        notices.notify()
 
 
 def enqueue_polls() -> int:

@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import F
 from django.utils import timezone
 
+from guards import queue
 from guards.services import decisions
 from guards.types import SYSTEM, Asker, Judgement, Rwx, Subject, TrustEvidence, TrustVerdict
 from mail.mime import PARSER_VERSION
-from mail.models import Account, Message, Part, Recipient, TrustRecord
+from mail.models import Account, MailedAnswer, Message, Part, Recipient, TrustRecord
 from mail.services.preparing import Prepared
 from mail.services.threads import Threader
 from mail.signals import message_admitted, messages_stored
@@ -45,6 +46,7 @@ def write(*, account: Account, folder: str, prepared: Sequence[Prepared]) -> lis
     Recipient.objects.bulk_create([row for one, message in pairs for row in _to(one, message)])
     Part.objects.bulk_create([row for one, message in pairs for row in _parts(one, message)])
     TrustRecord.objects.bulk_create([_verdict(one, message) for one, message in pairs])
+    _note_answers(pairs)
     messages_stored.send(sender=Message, messages=messages)
     for one, message in pairs:
         _decide(account, one, message)
@@ -192,6 +194,19 @@ def _parts(one: Prepared, message: Message) -> list[Part]:
         )
         for part in one.parsed.parts
     ]
+
+
+def _note_answers(pairs: Sequence[tuple[Prepared, Message]]) -> None:
+    """Mail that speaks of an order is judged as such as soon as this has committed."""
+    answers = MailedAnswer.objects.bulk_create(
+        [
+            MailedAnswer(message=message, first_pass=one.first_pass)
+            for one, message in pairs
+            if one.assessment.is_answer
+        ]
+    )
+    for answer in answers:
+        queue.enqueue("mail.tasks.answer_mail", answer.pk)
 
 
 def _verdict(one: Prepared, message: Message) -> TrustRecord:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from mail import registry
 from mail.gateways.base import Endpoint, Transport
 from mail.gateways.imap import ImapTransport
 from mail.gateways.memory import MemoryServer, MemoryTransport
+from tests.keys import Key, Keys, public_key
 from tests.mail.factories import AccountFactory, IdentityFactory
 from tests.servers.dovecot import PASSWORD as DOVECOT_PASSWORD
 
@@ -103,3 +105,15 @@ def embedded_box(short_directory: Path) -> Iterator[Box]:
     call(server.__aexit__(None, None, None))
     loop.call_soon_threadsafe(loop.stop)
     thread.join(5)
+
+
+@pytest.fixture
+def owner_key(keys: Keys, settings: Any, tmp_path: Path) -> Key:
+    """The owner is Reader: his key signs and reads, and his address is told what waits."""
+    path = tmp_path / "owner.asc"
+    path.write_bytes(public_key(keys.reader, armor=True))
+    settings.OWNER_FINGERPRINT = keys.reader.fingerprint
+    settings.OWNER_KEY_FILE = str(path)
+    settings.OWNER_EMAIL = keys.reader.email
+    settings.BASE_URL = "https://countersign.example"
+    return keys.reader
