@@ -44,7 +44,7 @@ class MailConfig(AppConfig):
         from mail.gateways.google.transport import GmailTransport
         from mail.gateways.imap import ImapTransport
         from mail.gmail.kind import GmailKind
-        from mail.registry import register_google, register_transport
+        from mail.registry import google, register_google, register_transport
         from teams.registry import register_event_kinds
 
         register_event_kinds("mail", EVENT_KINDS)
@@ -61,4 +61,4 @@ class MailConfig(AppConfig):
         register_transport("gmail", GmailTransport())
         register_google(GoogleClient(HttpWire()))
         register_kind(SmtpKind())
-        register_kind(GmailKind(GoogleClient(HttpWire())))
+        register_kind(GmailKind(google))

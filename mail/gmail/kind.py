@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from django.utils import timezone
@@ -83,9 +83,14 @@ class GmailKind(ActDefaults):
     by_policy = False
     via = frozenset({"console"})
 
-    def __init__(self, google: GoogleGateway) -> None:
-        self._google = google
+    def __init__(self, google: Callable[[], GoogleGateway]) -> None:
+        self._ask = google
         self._held = HeldTokens()
+
+    @property
+    def _google(self) -> GoogleGateway:
+        """Google as it is registered at this moment."""
+        return self._ask()
 
     def connections(self, subject: Subject, purpose: Purpose) -> Sequence[BoundConnection]:
         """Reading alone to look, both to send."""
@@ -191,8 +196,11 @@ class GmailKind(ActDefaults):
 
     def look_again(self, act: Act) -> ContactResult | None:
         """Look in Sent for an act of unknown outcome, reading only: at most 9 contacts."""
-        with proofs.blocking():
-            reader = proofs.reader(self._google, act.grant, connected.reading(act.facts))
+        try:
+            with proofs.blocking():
+                reader = proofs.reader(self._google, act.grant, connected.reading(act.facts))
+        except Blocked as blocked:
+            return ContactResult(_UNKNOWN, blocked.reason, {"field": blocked.field or ""})
         return looking.in_sent(self._google, act, reader)
 
     def _taken(self, act: Act, held: Held, answer: SendAnswer) -> ContactResult:

@@ -15,7 +15,7 @@ from tests.servers.google import GoogleServer
 
 @pytest.fixture
 def world(
-    transactional_db: None, google_server: GoogleServer, monkeypatch: pytest.MonkeyPatch
+    db: None, google_server: GoogleServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[GmailWorld]:
     """An agent's account with its verified pair, and an operator's session."""
     shipped = registry.act("mail.gmail")

@@ -11,7 +11,7 @@ from approvals import sealing
 from approvals.models import Effect
 from tests.mail.gmail.world import ADDRESS, SENDER, GmailWorld, caps, last_grant, spent
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def test_a_reply_is_approved_posted_once_and_verified_in_sent(world: GmailWorld):

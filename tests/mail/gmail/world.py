@@ -42,7 +42,7 @@ class GmailWorld:
     issued: dict[str, Issued] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        registry.register_kind(GmailKind(self.client))
+        registry.register_kind(GmailKind(lambda: self.client))
         self.person = self.google.add_person(self.address)
         identity = IdentityFactory(handle=self.handle, email=self.address, reply_policy="approve")
         self.account: Account = AccountFactory(identity=identity, sent_folder="", smtp_host="")

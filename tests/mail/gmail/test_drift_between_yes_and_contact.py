@@ -1,0 +1,284 @@
+"""Whatever changes between the yes and the contact: nothing is posted, and the field is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db.models import F
+from django.db.utils import DatabaseError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from approvals import freezing, registry
+from approvals.clock import database_now
+from approvals.exceptions import Blocked
+from approvals.models import Approval, Artifact, Connection, Consent, Effect, Goal, Root
+from approvals.services import consents, goals, roots
+from approvals.types import Act
+from guards.models import Identity
+from mail.models import Account, Message, Outbound
+from tests.mail.gmail.world import OPERATOR, GmailWorld, last_goal
+from tests.mail.google import CountingGrant
+from tests.servers.google import GoogleServer
+
+pytestmark = pytest.mark.django_db
+
+
+def _update(model: type, **values: object) -> Callable[[GmailWorld, Effect], None]:
+    def change(world: GmailWorld, effect: Effect) -> None:
+        rows = {
+            Outbound: lambda: Outbound.objects.filter(pk=world.outbound.pk),
+            Account: lambda: Account.objects.filter(pk=world.account.pk),
+            Identity: lambda: Identity.objects.filter(pk=world.account.identity_id),
+            Message: lambda: Message.objects.filter(pk=world.outbound.in_reply_to_id),
+            Root: lambda: Root.objects.filter(pk=world.root.pk),
+            Goal: lambda: Goal.objects.filter(pk=effect.goal_id),
+            Consent: lambda: Consent.objects.filter(pk=effect.consent_id),
+            Approval: lambda: Approval.objects.filter(pk=effect.approval_id),
+        }[model]()
+        rows.update(**values)
+
+    return change
+
+
+def _connection(use: str, **values: object) -> Callable[[GmailWorld, Effect], None]:
+    def change(world: GmailWorld, effect: Effect) -> None:
+        Connection.objects.filter(pk=world.connections[use].pk).update(**values)
+
+    return change
+
+
+#: What changed, and the reason and field that say so.
+ROWS: dict[str, tuple[Callable[[GmailWorld, Effect], None], set[tuple[str, str]]]] = {
+    "body": (_update(Outbound, text="They are bad.\n"), {("drifted", "body")}),
+    "one character of the body": (
+        _update(Outbound, text="They are fine!\n"),
+        {("drifted", "body")},
+    ),
+    "to": (_update(Outbound, to=["eve@example.org"]), {("drifted", "to")}),
+    "a second recipient": (
+        _update(Outbound, to=["bob@example.org", "eve@example.org"]),
+        {("drifted", "to")},
+    ),
+    "subject": (_update(Outbound, subject="Re: Other"), {("drifted", "subject")}),
+    "message id": (_update(Outbound, message_id="other@gmail.test"), {("drifted", "message_id")}),
+    "withdrawn": (_update(Outbound, status="cancelled"), {("drifted", "status")}),
+    "account": (_update(Account, revision=F("revision") + 1), {("drifted", "account")}),
+    "account off": (_update(Account, state="disabled"), {("drifted", "account_active")}),
+    "signing": (_update(Account, sign_outbound=True), {("drifted", "sign_outbound")}),
+    "from": (_update(Account, from_address="eve@gmail.test"), {("drifted", "from")}),
+    "identity off": (_update(Identity, is_active=False), {("drifted", "identity_active")}),
+    "source": (_update(Message, sha256="f" * 64), {("drifted", "source")}),
+    "source sender": (_update(Message, sender="eve@example.org"), {("drifted", "source")}),
+    "read connection": (
+        _connection("read", revision=F("revision") + 1),
+        {("drifted", "read_connection"), ("connection_changed", "connection")},
+    ),
+    "send connection": (
+        _connection("send", revision=F("revision") + 1),
+        {("drifted", "send_connection"), ("connection_changed", "connection")},
+    ),
+    "another subject": (
+        _connection("send", subject="1"),
+        {("connection_unavailable", "connection")},
+    ),
+    "another address": (
+        _connection("read", address="eve@gmail.test"),
+        {("connection_unavailable", "connection")},
+    ),
+    "connection revoked": (
+        _connection("send", state="revoked"),
+        {("connection_unavailable", "connection")},
+    ),
+    "session over": (
+        lambda world, _: roots.end(root_id=world.root.pk, by=OPERATOR),
+        {("session_unavailable", "root")},
+    ),
+    "session revoked": (
+        lambda world, _: roots.revoke(root_id=world.root.pk, by=OPERATOR),
+        {("authority_revoked", "root")},
+    ),
+    "session idle": (_update(Root, idle_until=database_now), {("session_unavailable", "root")}),
+    "goal closed": (lambda _, effect: goals.close(effect.goal), {("goal_closed", "goal")}),
+    "goal deleted": (lambda _, effect: goals.delete(effect.goal), {("goal_deleted", "goal")}),
+    "goal revision": (_update(Goal, revision=F("revision") + 1), {("goal_changed", "goal")}),
+    "consent revoked": (
+        lambda _, effect: consents.revoke(consent_id=effect.consent_id, by=OPERATOR),
+        {("authority_revoked", "consent")},
+    ),
+}
+
+
+def _posts_nothing(world: GmailWorld, effect: Effect) -> Effect:
+    after = world.dispatch(effect)
+    assert after.phase in (Effect.Phase.CANCELLED, Effect.Phase.FAILED)
+    assert after.contact_marked_at is None
+    assert world.google.posts == 0
+    world.dispatch(effect)
+    assert world.google.posts == 0
+    return after
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_changed_is_named_and_nothing_is_posted(world: GmailWorld, name: str):
+    change, named = ROWS[name]
+    effect = world.approve()
+    if name == "session idle":
+        Root.objects.filter(pk=world.root.pk).update(idle_until=database_now())
+    else:
+        change(world, effect)
+    after = _posts_nothing(world, effect)
+    assert (after.reason, after.detail["field"]) in named
+
+
+def test_nothing_changed_and_it_is_posted(world: GmailWorld):
+    assert world.dispatch(world.approve()).phase == Effect.Phase.VERIFIED
+    assert world.google.posts == 1
+
+
+FROZEN: dict[str, Callable[[Effect], object]] = {
+    "expiry": lambda effect: Approval.objects.filter(pk=effect.approval_id).update(
+        expires_at=database_now() + timedelta(hours=1)
+    ),
+    "approval digest": lambda effect: Approval.objects.filter(pk=effect.approval_id).update(
+        digest="0" * 64
+    ),
+    "effect digest": lambda effect: Effect.objects.filter(pk=effect.pk).update(digest="0" * 64),
+    "consent expiry": lambda effect: Consent.objects.filter(pk=effect.consent_id).update(
+        expires_at=database_now() + timedelta(minutes=1)
+    ),
+    "consent caps": lambda effect: effect.consent.budgets.update(cap=F("cap") + 1),
+    "consent connections": lambda effect: Consent.objects.filter(pk=effect.consent_id).update(
+        connections=[]
+    ),
+    "account": lambda effect: Effect.objects.filter(pk=effect.pk).update(account_id="999"),
+    "source": lambda effect: Effect.objects.filter(pk=effect.pk).update(source_id="999"),
+    "subject": lambda effect: Effect.objects.filter(pk=effect.pk).update(
+        subject_id="00000000-0000-0000-0000-000000000000"
+    ),
+    "goal": lambda effect: Effect.objects.filter(pk=effect.pk).update(goal=None),
+    "root": lambda effect: Effect.objects.filter(pk=effect.pk).update(root=None),
+    "payload": lambda effect: _flip(effect.payload),
+    "facts": lambda effect: _flip(effect.facts),
+}
+
+
+def _flip(artifact: Artifact) -> None:
+    content = bytes(artifact.ciphertext)
+    flipped = content[:60] + bytes([content[60] ^ 1]) + content[61:]
+    Artifact.objects.filter(pk=artifact.pk).update(ciphertext=flipped)
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_what_was_frozen_cannot_be_changed_or_posts_nothing(world: GmailWorld, name: str):
+    effect = world.approve()
+    try:
+        FROZEN[name](effect)
+    except DatabaseError:
+        return  # the database itself refuses it
+    _posts_nothing(world, effect)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ("reply", "messages"),
+        ("label", "revision"),
+        ("subject", "subject"),
+        ("from", "sender"),
+        ("reply_to", "reply_to"),
+        ("references", "references"),
+        ("message_id", "message_id"),
+    ],
+)
+def test_what_changed_at_gmail_is_named_and_nothing_is_posted(
+    world: GmailWorld, change: str, field: str
+):
+    effect = world.approve()
+    mailbox, stored = world.person.mailbox, world.stored
+    swaps = {
+        "subject": (b"Subject: Quarterly", b"Subject: Yearly"),
+        "from": (b"<bob@", b"<rob@"),
+        "reply_to": (b"To: agent", b"Reply-To: eve@example.org\r\nTo: agent"),
+        "references": (b"To: agent", b"References: <a@example.org>\r\nTo: agent"),
+        "message_id": (b"Message-ID: <letter", b"Message-ID: <other"),
+    }
+    if change == "reply":
+        mailbox.add(b"From: bob@example.org\r\n\r\nMore\r\n", thread_id=stored.thread_id)
+    elif change == "label":
+        mailbox.label(stored.id, "STARRED")
+    else:
+        stored.raw = stored.raw.replace(*swaps[change])
+    after = _posts_nothing(world, effect)
+    assert (after.reason, after.detail["field"]) == ("drifted", field)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("thread.eleven-messages", "thread_too_long"),
+        ("thread.next-page", "bad-answer"),
+        ("thread.other-thread", "bad-answer"),
+        ("thread.foreign-message", "bad-answer"),
+        ("thread.message-twice", "bad-answer"),
+        ("thread.no-messages", "bad-answer"),
+        ("thread.too-large", "answer-too-large"),
+        ("thread.truncated", "connection-lost"),
+        ("thread.status-404", "http-404"),
+        ("thread.status-500", "http-500"),
+        ("thread.redirect", "redirect-refused"),
+        ("thread.reset-before", "connection-lost"),
+    ],
+)
+def test_a_thread_that_cannot_be_read_whole_ends_it(
+    world: GmailWorld, google_server: GoogleServer, fault: str, reason: str
+):
+    effect = world.approve()
+    google_server.fault(fault)
+    assert _posts_nothing(world, effect).reason == reason
+    google_server.heal()
+    draft = world.draft()
+    google_server.fault(fault)
+    with pytest.raises(Blocked) as blocked:
+        world.open(draft)
+    assert blocked.value.reason == reason
+
+
+def test_a_letter_that_came_between_the_last_look_and_the_contact_changes_nothing(
+    world: GmailWorld, google_server: GoogleServer
+):
+    """The one race that remains: what was approved is sent as it is, never edited."""
+    effect = world.approve()
+    google_server.fault("thread.grows-after")
+    after = world.dispatch(effect)
+    assert after.phase == Effect.Phase.VERIFIED
+    assert world.google.posts == 1
+
+
+@given(position=st.integers(0, 10_000), flip=st.integers(1, 255))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_flipped_byte_of_the_request_is_found_before_any_contact(
+    world: GmailWorld, position: int, flip: int
+):
+    kind = registry.act("mail.gmail")
+    if not hasattr(world, "frozen"):
+        effect = world.approve()
+        world.frozen = (effect, *freezing.open_intent(effect))
+        world.google.contacts.clear()
+    effect, payload, facts = world.frozen
+    position %= len(payload)
+    other = payload[:position] + bytes([payload[position] ^ flip]) + payload[position + 1 :]
+    with pytest.raises(Blocked) as blocked:
+        kind.observe(Act(effect.pk, freezing.subject_of(effect), other, facts, CountingGrant()))
+    assert blocked.value.field
+    assert world.google.contacts == []
+
+
+def test_the_goal_of_a_review_is_the_one_that_the_effect_keeps(world: GmailWorld):
+    effect = world.approve()
+    assert effect.goal == last_goal()
+    assert effect.authority["goal"] == str(effect.goal_id)
