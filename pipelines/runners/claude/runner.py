@@ -13,7 +13,7 @@ from pipelines.exceptions import MissionRefused
 from pipelines.models import Mission, Pipeline
 from pipelines.runners.claude import command_line, lodging, preflight, rounds
 from pipelines.runners.claude.command_line import Words
-from pipelines.services import missions, planning
+from pipelines.services import missions, planning, rows
 from pipelines.types import CommandSpec, Job, MissionRule, RunResult
 
 log = structlog.get_logger(__name__)
@@ -87,5 +87,5 @@ def _stopped(mission: Mission, detail: str, *, retriable: bool) -> RunResult:
 
 def _leave(mission: Mission) -> None:
     """What the mission had on disk goes with it; one that waits for a person keeps it."""
-    if not Mission.objects.filter(pk=mission.pk, status=Mission.Status.OPEN).exists():
+    if not rows.find(Mission, where={"pk": mission.pk, "status": Mission.Status.OPEN}):
         lodging.clear(mission.pk)

@@ -9,11 +9,11 @@ from uuid import UUID
 from django.utils import timezone
 
 from guards.exceptions import Refused
-from guards.models import ApiToken
+from guards.models import ApiToken, Identity
 from guards.services import tokens
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Refusal
-from pipelines.models import Mission, MissionResult, Reflection, ToolCall
+from pipelines.models import Mission, MissionResult, Pipeline, Reflection, ToolCall
 from pipelines.services import rows
 from pipelines.services.missions import budgets, record
 from pipelines.types import MissionRule
@@ -45,7 +45,7 @@ def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
             holder=record.subject(held.pk),
             label=f"{held} ({held.command})",
             scopes=[SCOPE],
-            identity=held.pipeline.identity,
+            identity=_identity_of(held),
             expires_at=now + timedelta(seconds=contract.timeout) + GRACE,
             by=SYSTEM,
         )
@@ -58,6 +58,11 @@ def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
         facts = {"session": held.session_id, "token": token.prefix}
         record.note(held, budgets.DISPATCHED, actor=str(SYSTEM), facts=facts)
     return held, secret
+
+
+def _identity_of(mission: Mission) -> Identity:
+    whose = Pipeline.objects.filter(pk=mission.pipeline_id).values("identity_id")
+    return Identity.objects.get(pk__in=whose)
 
 
 def end_run(*, mission: Mission) -> int:
