@@ -47,6 +47,13 @@ class CertificateRefused(TransportError):
     permanent = True
 
 
+class MailboxReadOnly(Refused):
+    """This mailbox is only read: nothing in it is marked, moved, filed or sent."""
+
+    code = "mailbox-read-only"
+    rule = "mailbox-read-only"
+
+
 class LeaseHeld(Conflict):
     """Another process works on this account right now."""
 

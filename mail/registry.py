@@ -1,11 +1,13 @@
-"""Where protocols of mailboxes are plugged in: `imap` here, others by their own issue."""
+"""Where what is outside is plugged in: protocols of mailboxes by name, and Google."""
 
 from __future__ import annotations
 
 from guards.exceptions import InvalidInput
 from mail.gateways.base import Transport
+from mail.gateways.google.base import GoogleGateway
 
 _transports: dict[str, Transport] = {}
+_google: list[GoogleGateway] = []
 
 
 def register_transport(protocol: str, transport: Transport) -> None:
@@ -22,3 +24,13 @@ def transport(protocol: str) -> Transport:
             f"no transport speaks {protocol!r}; known are {', '.join(sorted(_transports))}",
             field="protocol",
         ) from None
+
+
+def register_google(gateway: GoogleGateway) -> None:
+    """How Google is asked; the last registration counts."""
+    _google[:] = [gateway]
+
+
+def google() -> GoogleGateway:
+    """Google, as it was registered. No setting leads anywhere else than to its own hosts."""
+    return _google[0]

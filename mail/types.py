@@ -30,6 +30,7 @@ class SendReason(StrEnum):
     NO_RECIPIENTS = "no-recipients"
     ADDRESS_INVALID = "address-invalid"
     PAYLOAD_NOT_CANONICAL = "payload-not-canonical"
+    READ_ONLY = "read-only"
     NOT_CONNECTED = "not-connected"
     CERTIFICATE_REFUSED = "certificate-refused"
     TLS_REQUIRED = "tls-required"

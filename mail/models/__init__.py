@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mail.models.accounts import Account, AccountLease, FolderCursor
+from mail.models.accounts import Account, AccountLease, FolderCursor, GmailMessage
 from mail.models.leaving import Outbound, OutboundFile
 from mail.models.messages import Location, Message, Part, Recipient, Thread, TrustRecord
 from mail.models.owner import MailedAnswer, NoticeItem, OwnerNotice
@@ -11,6 +11,7 @@ __all__ = [
     "Account",
     "AccountLease",
     "FolderCursor",
+    "GmailMessage",
     "Location",
     "MailedAnswer",
     "Message",

@@ -13,11 +13,14 @@ class Account(models.Model):
     """One mailbox of an identity, with the way out that belongs to it.
 
     Secrets are references, never values. TLS follows the ports (DES-023). `from_address` is what
-    outgoing mail carries; empty means the identity's own address.
+    outgoing mail carries; empty means the identity's own address. A `gmail` account is read through
+    its read-only connection (`approvals.Connection`), which has the credentials; `username` is its
+    mailbox, and `folder` a label.
     """
 
     class Protocol(models.TextChoices):
         IMAP = "imap", "IMAP"
+        GMAIL = "gmail", "Gmail (read-only)"
 
     class State(models.TextChoices):
         NEW = "new"
@@ -48,7 +51,7 @@ class Account(models.Model):
     host = models.CharField(max_length=255)
     port = models.PositiveIntegerField(default=993)
     username = models.CharField(max_length=255)
-    secret_ref = models.CharField(max_length=500)
+    secret_ref = models.CharField(max_length=500, blank=True)
     folder = models.CharField(max_length=255, default="INBOX")
     sent_folder = models.CharField(max_length=255, blank=True)
     archive_folder = models.CharField(max_length=255, blank=True)
@@ -104,7 +107,8 @@ class FolderCursor(models.Model):
     """How far a folder was read: it moves only in the transaction that stored the rows.
 
     `first_pass_done` is false until the first pass over this account's folder has reached its end:
-    until then nothing notifies and nothing starts.
+    until then nothing notifies and nothing starts. `history_id` is Gmail's own cursor: how far the
+    mailbox's history was turned into `GmailMessage` rows.
     """
 
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="cursors")
@@ -114,6 +118,7 @@ class FolderCursor(models.Model):
     modseq = models.PositiveBigIntegerField(null=True, blank=True)
     first_pass_done = models.BooleanField(default=False)
     first_pass_until = models.PositiveBigIntegerField(null=True, blank=True)
+    history_id = models.PositiveBigIntegerField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -123,3 +128,31 @@ class FolderCursor(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account}/{self.folder} at {self.last_uid}"
+
+
+class GmailMessage(models.Model):
+    """A message of a Gmail label that is known by Gmail's ids, and the UID that we gave it.
+
+    Written in the transaction that moves `FolderCursor.history_id`, before the message is fetched:
+    what is not fetched yet is found again by its UID. `uidvalidity` stands for the mailbox.
+    """
+
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    folder = models.CharField(max_length=255)
+    uidvalidity = models.PositiveBigIntegerField()
+    uid = models.PositiveBigIntegerField()
+    gmail_id = models.CharField(max_length=64)
+    thread_id = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account", "folder", "uidvalidity", "uid"], name="gmail_uid_once"
+            ),
+            models.UniqueConstraint(
+                fields=["account", "folder", "uidvalidity", "gmail_id"], name="gmail_message_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.folder}:{self.uid} is {self.gmail_id}"

@@ -25,6 +25,7 @@ from mail.exceptions import AccountDisabled, ReplyRefused, TransportError
 from mail.gateways.base import LOOPBACK_HOSTS, Mailbox
 from mail.models import Account
 from mail.registry import transport
+from mail.services import gmail_reading
 from mail.signals import account_changed
 from mail.types import Provider
 from teams.services.events import append_event
@@ -69,6 +70,10 @@ _INTERVALS = {
 BACKOFF_CAP = 60.0
 #: A refused login is not hammered on: providers lock accounts for that.
 BACKOFF_CAP_PERMANENT = 900.0
+#: What a Gmail account's server is: nobody has to say so, and nothing else is taken.
+_GMAIL = {"host": "gmail.googleapis.com", "port": 443, "provider": Provider.GMAIL.value}
+#: What a mailbox that is only read has no use for.
+_NOT_FOR_GMAIL = ("secret_ref", "sent_folder", "archive_folder", "smtp_host")
 #: How exactly the age of the last success is kept.
 _MOMENT = timedelta(seconds=5)
 
@@ -92,7 +97,10 @@ class Check:
 
 def create_account(*, identity: Identity, by: Asker, **values: object) -> Account:
     """Add a mailbox to an identity. InvalidInput names the field that is not acceptable."""
-    account = Account(identity=identity, **_known(values))
+    known = _known(values)
+    if known.get("protocol") == Account.Protocol.GMAIL:
+        known = {**known, **_GMAIL}
+    account = Account(identity=identity, **known)
     validate(account)
     with unit_of_work():
         account.save(force_insert=True)
@@ -193,12 +201,23 @@ def test_connection(*, account_id: int) -> list[Check]:
     Stores nothing, sends nothing. Ends at the first thing without which the rest means nothing.
     """
     account = _get(account_id)
+    if account.protocol == Account.Protocol.GMAIL:
+        return [_gmail_login(account)]
     try:
         with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
             checks = [Check("login", True), *_look_around(account, mailbox)]
     except CountersignError as error:
         return [Check("login", False, error.detail)]
     return [*checks, _way_out(account)] if account.smtp_host else checks
+
+
+def _gmail_login(account: Account) -> Check:
+    """Whether the read-only connection opens this account's mailbox; it has no way out."""
+    try:
+        profile = gmail_reading.prove(account=account)
+    except CountersignError as error:
+        return Check("login", False, error.detail)
+    return Check("login", True, profile.email)
 
 
 def _way_out(account: Account) -> Check:
@@ -264,6 +283,7 @@ def validate(account: Account) -> None:
             raise InvalidInput(f"{name} must be a whole number from 1 to 65535", field=name)
     for name in ("secret_ref", "smtp_secret_ref"):
         _validate_reference(name, getattr(account, name))
+    _validate_protocol(account)
     if account.sign_outbound and not account.preserves_mime:
         raise InvalidInput(
             "signing is on, but this transport does not preserve MIME: signatures would break. "
@@ -280,6 +300,25 @@ def validate(account: Account) -> None:
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         raise InvalidInput(f"{field}: {' '.join(messages)}", field=field) from error
+
+
+def _validate_protocol(account: Account) -> None:
+    """A Gmail account is Google's own, read alone, and has its secrets with its connection."""
+    if account.protocol != Account.Protocol.GMAIL:
+        if not account.secret_ref:
+            raise InvalidInput("secret_ref: say where the password is found", field="secret_ref")
+        return
+    for name, value in _GMAIL.items():
+        if getattr(account, name) != value:
+            raise InvalidInput(f"{name} of a Gmail account is {value}", field=name)
+    for name in _NOT_FOR_GMAIL:
+        if getattr(account, name):
+            raise InvalidInput(
+                f"{name} must be empty: a Gmail account is only read, through its own connection",
+                field=name,
+            )
+    if "@" not in account.username:
+        raise InvalidInput("username must be the mailbox's address", field="username")
 
 
 def _validate_reference(name: str, reference: str) -> None:

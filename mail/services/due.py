@@ -11,7 +11,7 @@ from django.utils import timezone
 from guards import queue
 from guards.services.units import unit_of_work
 from mail.models import Account
-from mail.services import accounts, leases, mailed_answers, notices, outbound, trust
+from mail.services import accounts, gmail_reading, leases, mailed_answers, notices, outbound, trust
 
 
 def sweep() -> None:
@@ -28,12 +28,15 @@ def sweep() -> None:
 def enqueue_polls() -> int:
     """Claim every account whose poll is due and that nobody watches; how many were enqueued.
 
+    What needs a person first is not polled at all (send-16).
+
     The claim moves the next poll one interval on, so that two sweeps do not enqueue it twice.
     """
     now = timezone.now()
     waiting = (
         Account.objects.exclude(state=Account.State.DISABLED)
         .exclude(poll_interval=Account.Interval.NEVER)
+        .exclude(pk__in=gmail_reading.not_connected())
         .filter(Q(next_poll_at=None) | Q(next_poll_at__lte=now))
     )
     enqueued = 0

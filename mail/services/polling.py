@@ -16,12 +16,10 @@ from django.utils import timezone
 
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
-from mail import endpoints
 from mail.exceptions import LeaseHeld, LeaseLost
 from mail.gateways.base import FetchResult, Mailbox
 from mail.models import Account, FolderCursor, Location
-from mail.registry import transport
-from mail.services import accounts, ingest, leases
+from mail.services import accounts, ingest, leases, mailboxes
 from mail.services.leases import Lease
 from mail.services.preparing import Position
 from mail.types import FetchedMessage, IngestReport, MailboxState
@@ -39,12 +37,14 @@ def poll(*, account_id: int) -> IngestReport:
     """One pass over one account. Its failures are counted and shown with the account.
 
     LeaseHeld where a watcher or another poll has it; AccountDisabled, SecretUnavailable or a
-    TransportError where the pass could not be made.
+    TransportError where the pass could not be made. Where a person has to act first it is not even
+    tried, and no further failure is counted.
     """
     account = accounts.usable(account_id)
+    mailboxes.refuse_vain(account)
     lease = leases.acquire(account_id=account_id)
     try:
-        with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
+        with mailboxes.open_mailbox(account=account, lease=lease) as mailbox:
             state = mailbox.select(account.folder)
             report = poll_open(account=account, lease=lease, mailbox=mailbox, state=state)
         accounts.record_success(account=account)

@@ -18,12 +18,10 @@ from django.db import DatabaseError, close_old_connections, connection
 
 from guards.exceptions import CountersignError
 from guards.services import heartbeats
-from mail import endpoints
 from mail.exceptions import LeaseHeld, LeaseLost
 from mail.gateways.base import Mailbox, Waker
 from mail.models import Account
-from mail.registry import transport
-from mail.services import accounts, leases, polling
+from mail.services import accounts, gmail_reading, leases, mailboxes, polling
 from mail.services.leases import Lease
 
 log = structlog.get_logger(__name__)
@@ -103,7 +101,10 @@ class _Supervisor:
         )
         if self._only is not None:
             rows = rows.filter(pk=self._only)
-        return dict(rows.values_list("pk", "revision"))
+        in_vain = gmail_reading.not_connected()
+        return {
+            pk: revision for pk, revision in rows.values_list("pk", "revision") if pk not in in_vain
+        }
 
     def _beat(self) -> None:
         if time.monotonic() - self._beaten_at >= HEARTBEAT_SECONDS or not self._beaten_at:
@@ -164,7 +165,7 @@ class _Watcher:
     def _serve(self, account: Account, lease: Lease) -> None:
         """Poll on connect, then after each wait, while the connection lasts."""
         renewed_at = time.monotonic()
-        with transport(account.protocol).open_mailbox(endpoints.incoming(account)) as mailbox:
+        with mailboxes.open_mailbox(account=account, lease=lease) as mailbox:
             state = mailbox.select(account.folder)
             while not self._waker.is_set:
                 polling.poll_open(account=account, lease=lease, mailbox=mailbox, state=state)

@@ -20,8 +20,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -52,7 +51,8 @@ class GoogleServer:
     #: How long `slow` answers take, in seconds.
     slow_seconds: float = 15.0
     faults: list[Fault] = field(default_factory=list)
-    #: Called before and after a request is answered, by endpoint; each once.
+    #: Called by endpoint before Google acts on a request, and after it did, before the answer
+    #: leaves; each once.
     before: dict[str, Callable[[], object]] = field(default_factory=dict)
     after: dict[str, Callable[[], object]] = field(default_factory=dict)
 
@@ -137,16 +137,17 @@ class _Handler(BaseHTTPRequestHandler):
         request = self._request()
         contacted = outer.google.take(request)
         fault = outer.happening(contacted.endpoint, contacted.credential)
-        with _around(outer, contacted.endpoint):
-            if fault in google_faults.BEFORE:
-                self._spoil(fault, Answered(0, {}))
-                return
-            issued = outer.google.issuer_of(request)
-            answered = self._answered(contacted.endpoint, fault, request, issued)
-            if fault in ANYWHERE:
-                self._spoil(fault, answered)
-            else:
-                self._send(answered.status, json.dumps(answered.document).encode())
+        outer.before.pop(contacted.endpoint, _nothing)()
+        if fault in google_faults.BEFORE:
+            self._spoil(fault, Answered(0, {}))
+            return
+        issued = outer.google.issuer_of(request)
+        answered = self._answered(contacted.endpoint, fault, request, issued)
+        outer.after.pop(contacted.endpoint, _nothing)()
+        if fault in ANYWHERE:
+            self._spoil(fault, answered)
+        else:
+            self._send(answered.status, json.dumps(answered.document).encode())
 
     def _answered(
         self, endpoint: str, fault: str, request: Request, issued: Issued | None
@@ -238,9 +239,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
 
-@contextmanager
-def _around(server: GoogleServer, endpoint: str) -> Iterator[None]:
-    """What the test wants to happen before and after the answer."""
-    server.before.pop(endpoint, lambda: None)()
-    yield
-    server.after.pop(endpoint, lambda: None)()
+def _nothing() -> None:
+    """What happens around most requests."""

@@ -88,8 +88,11 @@ class Fields:
         return found
 
     def decimal(self, name: str) -> int:
-        """A whole number that Google writes as a text (64 bits)."""
-        return int(self._matched(name, _DECIMAL, "must be a number written as a text"))
+        """A whole number that Google writes as a text, of 63 bits."""
+        found = int(self._matched(name, _DECIMAL, "must be a number written as a text"))
+        if found >= 2**63:
+            self.refuse(name, "must be below 2**63")
+        return found
 
     def flag(self, name: str) -> bool:
         """True or false, and nothing that looks like it."""

@@ -251,7 +251,7 @@ class BadAnswer(GoogleError):
 
 
 class NeedsReconnect(GoogleError):
-    """Google no longer accepts this account's refresh token: a person has to connect it again."""
+    """Google no longer accepts this account's token. Until you connect it again it is not used."""
 
     code = "needs-reconnect"
     permanent = True
