@@ -39,9 +39,9 @@ PLANNING_POINTS = (
     "pipelines.services.intake:take_in:before",
     "pipelines.services.intake:_write:after",
     "pipelines.services.intake:take_in:after",
-    "pipelines.services.claims:claim_pipeline:after",
-    "pipelines.services.stages:claim_and_start:before",
-    "pipelines.services.stages:claim_and_start:after",
+    "pipelines.services.beginning:look_at:after",
+    "pipelines.services.beginning:begin:after",
+    "pipelines.services.execution:_begun:after",
     "pipelines.services.execution:_record_end:before",
     "pipelines.services.execution:_record_end:after",
 )
@@ -58,7 +58,7 @@ SENDING_POINTS = (
 #: `make soak` walks the whole lists; tests/pipelines/test_crashes.py holds every step with forks.
 SHORT_WALK = (
     "pipelines.services.intake:take_in:after",
-    "pipelines.services.claims:claim_pipeline:after",
+    "pipelines.services.execution:_begun:after",
     "pipelines.services.execution:_record_end:before",
     "approvals.services.effects:_claim:after",
     "approvals.services.effects:_mark:after",
