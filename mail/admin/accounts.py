@@ -52,7 +52,7 @@ class AccountForm(ModelForm[Account]):
 
     class Meta:
         model = Account
-        fields = ("identity", *sorted(account_services.EDITABLE - {"protocol"}))
+        fields = ("identity", *sorted(account_services.EDITABLE))
         labels = {
             "secret_ref": "Secret reference",
             "smtp_host": "SMTP host",
@@ -66,6 +66,12 @@ class AccountForm(ModelForm[Account]):
             "tls_skip_verify": "Skip certificate checks",
         }
         help_texts = {
+            "protocol": (
+                "Gmail is read through its own API, and nothing else: leave host, passwords and "
+                "everything under Sending empty, and connect it once it is saved."
+            ),
+            "username": "For Gmail: the mailbox's address, exactly as Google writes it.",
+            "folder": "For Gmail: a label, such as INBOX.",
             "host": "The server that the mail is read from.",
             "port": "993 speaks TLS from the first byte; any other port has to offer STARTTLS.",
             "secret_ref": (
@@ -83,14 +89,22 @@ class AccountForm(ModelForm[Account]):
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """With a typed password no reference is asked for."""
+        """With a typed password no reference is asked for, and for Gmail no server at all."""
         super().__init__(*args, **kwargs)
-        if "secret_ref" in self.fields:
-            self.fields["secret_ref"].required = False
+        for name in ("protocol", "secret_ref", "host", "port"):
+            if name in self.fields:
+                self.fields[name].required = False
 
     def clean(self) -> dict[str, Any]:
-        """A password or a reference; the rest is the service's word."""
+        """A password or a reference; Gmail has neither. The rest is the service's word."""
         cleaned = super().clean() or {}
+        protocol = cleaned.get("protocol") or self.instance.protocol
+        if "protocol" in self.fields:
+            cleaned["protocol"] = protocol
+        if protocol == Account.Protocol.GMAIL:
+            return {**cleaned, **account_services.GMAIL_SERVER}
+        if not cleaned.get("host") and "host" not in self.errors:
+            self.add_error("host", "Say which server the mail is read from.")
         if not cleaned.get("secret_ref") and not cleaned.get("password"):
             self.add_error("secret_ref", "Type the password above, or say here where it is found.")
         return cleaned
@@ -150,7 +164,10 @@ class AccountAdmin(ConsoleAdmin):
     search_fields = ("name", "host", "username")
     list_select_related = ("identity", "lease")
     fieldsets = (
-        (None, {"fields": (("identity", "name"), ("provider", "poll_interval"))}),
+        (
+            None,
+            {"fields": (("identity", "name"), ("protocol", "provider"), "poll_interval")},
+        ),
         (
             "Reading",
             {"fields": (("host", "port"), "username", "password", "secret_ref", "folder")},
@@ -191,6 +208,8 @@ class AccountAdmin(ConsoleAdmin):
     @display(description="Server")
     def show_server(self, account: Account) -> str:
         """Where its mail lies."""
+        if account.protocol == Account.Protocol.GMAIL:
+            return f"{account.username} at Gmail, read-only"
         return f"{account.username} at {account.host}:{account.port}"
 
     @display(description="State", ordering="state", label=STATE_LABELS)
@@ -205,8 +224,8 @@ class AccountAdmin(ConsoleAdmin):
         return bool(lease and lease.watching and lease.holder)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """A mailbox stays with its identity."""
-        return ("identity",) if obj else ()
+        """A mailbox stays with its identity, and is read as it always was."""
+        return ("identity", "protocol") if obj else ()
 
     def changeform_view(
         self,

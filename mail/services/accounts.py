@@ -71,7 +71,7 @@ BACKOFF_CAP = 60.0
 #: A refused login is not hammered on: providers lock accounts for that.
 BACKOFF_CAP_PERMANENT = 900.0
 #: What a Gmail account's server is: nobody has to say so, and nothing else is taken.
-_GMAIL = {"host": "gmail.googleapis.com", "port": 443, "provider": Provider.GMAIL.value}
+GMAIL_SERVER = {"host": "gmail.googleapis.com", "port": 443, "provider": Provider.GMAIL.value}
 #: What a mailbox that is only read has no use for.
 _NOT_FOR_GMAIL = ("secret_ref", "sent_folder", "archive_folder", "smtp_host")
 #: How exactly the age of the last success is kept.
@@ -99,7 +99,7 @@ def create_account(*, identity: Identity, by: Asker, **values: object) -> Accoun
     """Add a mailbox to an identity. InvalidInput names the field that is not acceptable."""
     known = _known(values)
     if known.get("protocol") == Account.Protocol.GMAIL:
-        known = {**known, **_GMAIL}
+        known = {**known, **GMAIL_SERVER}
     account = Account(identity=identity, **known)
     validate(account)
     with unit_of_work():
@@ -308,7 +308,7 @@ def _validate_protocol(account: Account) -> None:
         if not account.secret_ref:
             raise InvalidInput("secret_ref: say where the password is found", field="secret_ref")
         return
-    for name, value in _GMAIL.items():
+    for name, value in GMAIL_SERVER.items():
         if getattr(account, name) != value:
             raise InvalidInput(f"{name} of a Gmail account is {value}", field=name)
     for name in _NOT_FOR_GMAIL:

@@ -88,6 +88,32 @@ def test_a_change_raises_the_revision(console: Client, form: dict[str, object]):
     assert (changed.host, changed.revision) == ("other.house.example", account.revision + 1)
 
 
+def test_a_gmail_account_needs_neither_server_nor_password_and_takes_none(
+    console: Client, form: dict[str, object]
+):
+    gmail = form | {"protocol": "gmail", "host": "", "secret_ref": "", "username": "ada@gmail.test"}
+    refused = add(console, gmail)
+    assert "smtp_host" in refused.context["adminform"].form.errors
+    refused = add(console, gmail | {"smtp_host": "", "password": "correct horse"})
+    assert "secret_ref" in refused.context["adminform"].form.errors
+    answer = add(console, gmail | {"smtp_host": ""})
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    made = Account.objects.get()
+    assert (made.protocol, made.provider, made.host) == ("gmail", "gmail", "gmail.googleapis.com")
+    url = reverse("admin:mail_account_change", args=[made.pk])
+    answer = console.post(url, gmail | {"smtp_host": "", "poll_interval": "1m", "protocol": "imap"})
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    changed = Account.objects.get()
+    assert (changed.protocol, changed.poll_interval, changed.port) == ("gmail", "1m", 443)
+
+
+def test_an_account_with_a_password_needs_its_server(console: Client, form: dict[str, object]):
+    answer = add(console, form | {"host": ""})
+    assert "host" in answer.context["adminform"].form.errors
+    answer = add(console, form | {"port": ""})
+    assert "port" in answer.context["adminform"].form.errors
+
+
 def test_an_account_is_switched_off_and_on(console: Client, form: dict[str, object]):
     add(console, form)
     account = Account.objects.get()
