@@ -27,6 +27,7 @@ from approvals.services import approvals as approval_services
 from approvals.services import holds as hold_services
 from approvals.services import people
 from approvals.services import permissions as permission_services
+from guards.exceptions import Refused
 from guards.fronts.api import (
     ACTING,
     ERRORS,
@@ -107,6 +108,24 @@ def list_effects(
 def show_effect(request: HttpRequest, effect_id: UUID) -> EffectOut:
     """An act that the token may not see is a 404."""
     return EffectOut.of(selectors.visible_effect(token_of(request), effect_id))
+
+
+@router.post(
+    "/effects/{effect_id}/look",
+    response=ERRORS,
+    auth=_auth,
+    summary="Look again: in the console only",
+)
+def look_again(request: HttpRequest, effect_id: UUID) -> None:
+    """Always refused (`session-needed`): a look stands under a session, and a token has none.
+
+    What looks have seen is in the act's `observations`.
+    """
+    selectors.visible_effect(token_of(request), effect_id)
+    raise Refused(
+        "looking again needs an operator's live session: open the act in the console",
+        rule="session-needed",
+    )
 
 
 @router.post(

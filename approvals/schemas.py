@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ninja import Field, Schema
 
-from approvals.models import Approval, Effect, Hold
+from approvals.models import Approval, Effect, Hold, Observation
 
 
 class ReferenceOut(Schema):
@@ -126,12 +126,26 @@ class AnsweredOut(ApprovalOut):
 
 
 class ObservationOut(Schema):
-    """A later look at an effect."""
+    """What was seen of an effect later; it never changes the effect."""
 
     at: datetime
-    observer: str
-    outcome: str
+    observer: str = Field(description="the process of the act itself, or who looked again")
+    outcome: str = Field(examples=["verified_sent_observation"])
     detail: dict[str, Any]
+    job: UUID | None = Field(description="the look that saw it; none for the act's own process")
+    grant: UUID | None = Field(description="the finite read-only grant of that look")
+
+    @classmethod
+    def of(cls, seen: Observation) -> ObservationOut:
+        """An observation's shape."""
+        return cls(
+            at=seen.at,
+            observer=seen.observer,
+            outcome=seen.outcome,
+            detail=seen.detail,
+            job=seen.job_id,
+            grant=seen.job.consent_id if seen.job is not None else None,
+        )
 
 
 class EffectOut(Schema):
@@ -169,12 +183,7 @@ class EffectOut(Schema):
             contact_marked_at=effect.contact_marked_at,
             settled_at=effect.settled_at,
             acknowledged_by=effect.acknowledged_by,
-            observations=[
-                ObservationOut(
-                    at=seen.at, observer=seen.observer, outcome=seen.outcome, detail=seen.detail
-                )
-                for seen in effect.observations.all()
-            ],
+            observations=[ObservationOut.of(seen) for seen in effect.observations.all()],
         )
 
 

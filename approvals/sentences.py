@@ -47,6 +47,51 @@ REASONS: Mapping[str, str] = {
     "cancelled-by-person": "A person stopped it before the contact.",
 }
 
+#: What a later look found, or why there was none, by the job's result and by reason.
+LOOKS: Mapping[str, str] = {
+    "verified_sent_observation": (
+        "Exactly it lies in the sender's own Sent mailbox. Whether it reached the recipient, "
+        "nobody there can tell; the act itself stays unknown."
+    ),
+    "unknown_observation": "The look proved nothing: the act may have left, or not.",
+    "blocked": "The look was not made: nothing was contacted.",
+    "lost": "The look ended without a result. What it contacted stays counted.",
+    "effect_not_unknown": "Its outcome is certain: there is nothing to look for.",
+    "session_unavailable": (
+        "The session that this needs is over, or is another than yours. No other session can "
+        "take its place, so nothing was contacted."
+    ),
+    "authority_revoked": "What allowed it was revoked. Nothing was contacted.",
+    "goal_deleted": "What it was made for was deleted. Nothing was contacted.",
+    "goal_reassigned": "What it was made for belongs to somebody else now. Nothing was contacted.",
+    "goal_closed": "This look was ended before it began to look.",
+    "connection_unavailable": "The connection that would look is revoked, or needs reconnecting.",
+    "connection_changed": (
+        "The connection that would look is not the one of the act: it was changed since."
+    ),
+    "act_still_running": "The process that makes the act still holds it. Wait until it has ended.",
+    "transport_unsettled": (
+        "Nobody has proved yet that the act's own transport is closed: something of it could "
+        "still arrive. Once its process has ended, look again."
+    ),
+    "look_running": "A look is under way. Wait for its result.",
+    "consent_expired": "The time for this look was over. Nothing more was contacted.",
+    "deadline_passed": "The time for this look was over before it could be written down.",
+    "contacts_used_up": "The look had used up its contacts.",
+    "effect_moved_on": "Something else was written down about the act meanwhile.",
+    "nothing_to_look_at": (
+        "There is nothing to look at: the server keeps no copy of its own of what it was given."
+    ),
+    "not_found": "No such message was found. That does not prove that it was not sent.",
+    "several_candidates": "More than one message answers to it, so none of them proves anything.",
+    "too_many_candidates": "More messages answer to it than a look may open.",
+    "mismatch": "A message answers to it, but is not exactly what was to leave.",
+    "sent-copy-matches": "The server's own copy in Sent is exactly what was to leave.",
+    "never-begun": "No worker took the look in time. Nothing was contacted.",
+    "worker-lost": "The process that looked has died.",
+    "deadline-passed": "The process that looked took too long.",
+}
+
 #: Why a draft waits, for the reasons that apps give as one stable word.
 HOLDS: Mapping[str, str] = {
     "reply-policy": "Replies of this identity wait for a person.",
@@ -67,3 +112,8 @@ def phase_sentence(phase: str) -> str:
 def reason_sentence(reason: str) -> str:
     """Why it ended so, where we have words for it."""
     return REASONS.get(reason, "")
+
+
+def look_sentence(word: str) -> str:
+    """What a look's result, or the reason why there is none, says to a person."""
+    return LOOKS.get(word, "")

@@ -45,6 +45,14 @@ UNKNOWN_STILL = "unknown_observation"
 BLOCKED = "blocked"
 LOST = "lost"
 
+#: Every word that this module says itself: results, and reasons why there is none.
+WORDS = frozenset(
+    {
+        *(VERIFIED_SENT, UNKNOWN_STILL, BLOCKED, LOST),
+        *("nothing_to_look_at", "never-begun", "worker-lost", "deadline-passed"),
+        *standing.WORDS,
+    }
+)
 #: For kinds that look without naming their own figures: one list, five candidates.
 USUAL_CAPS: Mapping[Contact, int] = {Contact.LIST: 1, Contact.GET: 5}
 #: A look that no worker has claimed for this long is put onto the queue again.
@@ -248,6 +256,7 @@ def _require_standing(job: Job, effect: Effect) -> Consent:
 def _give_up(job: Job, effect: Effect, outcome: str, refused: ContactRefused) -> None:
     """The look ends without an observation: it had no right to one."""
     with unit_of_work(durable=True):
+        jobs.lock(job)
         _end(job, effect, _grant_of(job), outcome, refused.reason)
 
 
@@ -281,6 +290,7 @@ def _settle_one(job: Job, why: str) -> bool:
     if consent is None or effect is None:
         return False
     with unit_of_work(durable=True):
+        jobs.lock(job)
         return _end(job, effect, consent, LOST, why)
 
 

@@ -22,6 +22,15 @@ ACT_STILL_RUNNING = "act_still_running"
 #: Its job is over, but nobody proved that its transport was closed: it could still arrive.
 TRANSPORT_UNSETTLED = "transport_unsettled"
 LOOK_RUNNING = "look_running"
+CONNECTION_CHANGED = "connection_changed"
+EFFECT_MOVED_ON = "effect_moved_on"
+WORDS = frozenset(
+    {
+        *(EFFECT_NOT_UNKNOWN, ACT_STILL_RUNNING, TRANSPORT_UNSETTLED, LOOK_RUNNING),
+        *(CONNECTION_CHANGED, EFFECT_MOVED_ON, "goal_deleted", "goal_reassigned"),
+        *(authority.SESSION_UNAVAILABLE, authority.AUTHORITY_REVOKED),
+    }
+)
 
 #: What a person's own word may change about an effect meanwhile. A look changes none of it.
 _ACKNOWLEDGEMENT = frozenset({"acknowledged_at", "acknowledged_by"})
@@ -84,7 +93,7 @@ def require_same_connections(effect: Effect, bound: Sequence[BoundConnection]) -
     if effect.consent is None:
         return
     if any(entry not in effect.consent.connections for entry in entries):
-        raise ContactRefused("connection_changed", field="connection")
+        raise ContactRefused(CONNECTION_CHANGED, field="connection")
 
 
 def require_no_other_look(effect: Effect) -> None:
@@ -112,7 +121,7 @@ def require_unmoved(before: dict[str, Any], effect: Effect) -> None:
     now = picture(effect)
     moved = next((name for name, value in before.items() if now[name] != value), None)
     if moved is not None:
-        raise ContactRefused("effect_moved_on", field=moved)
+        raise ContactRefused(EFFECT_MOVED_ON, field=moved)
 
 
 def _is_in_time(job: Job) -> bool:

@@ -10,8 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import DatabaseError, transaction
+from django.db.models import F
+from django.test import Client
 
-from approvals import registry
+from approvals import registry, sentences
 from approvals.clock import database_now
 from approvals.exceptions import ContactRefused, NotAPerson
 from approvals.models import (
@@ -28,6 +31,7 @@ from approvals.services import consents as consent_services
 from approvals.services import effects, goals, jobs, recovery, roots
 from approvals.types import Contact, ContactOutcome, ContactResult, Purpose
 from guards.exceptions import Conflict, InvalidInput, NotFound
+from guards.services import tokens
 from guards.types import Asker
 from teams.models import Event
 from teams.services import verification
@@ -220,11 +224,11 @@ def _delete_goal(effect: Effect, root: Root, kind: LookingKind) -> None:
 
 
 def _reassign_goal(effect: Effect, root: Root, kind: LookingKind) -> None:
-    Goal.objects.filter(pk=effect.goal_id).update(principal=str(BEA))
+    Goal.objects.filter(pk=effect.goal_id).update(principal=str(BEA), revision=F("revision") + 1)
 
 
 def _revoke_connection(effect: Effect, root: Root, kind: LookingKind) -> None:
-    Connection.objects.update(state=Connection.State.REVOKED)
+    Connection.objects.update(state=Connection.State.REVOKED, revoked_at=database_now())
 
 
 def _break_connection(effect: Effect, root: Root, kind: LookingKind) -> None:
@@ -530,3 +534,55 @@ def test_the_log_says_who_looked_under_which_grant_and_what_came_of_it(
     assert (looked.facts["job"], looked.facts["outcome"]) == (str(job.pk), job.outcome)
     assert FOUND.reason == looked.facts["reason"]
     assert verification.verify().ok
+
+
+# --- what is told ---
+
+
+def test_the_api_shows_job_and_grant_of_what_was_seen_and_never_looks(
+    kind: LookingKind, root: Root
+) -> None:
+    effect = looking.unknown(kind)
+    job = look(effect, root)
+    _, secret = tokens.mint(label="reader", scopes=["approvals:read"], by=ADA)
+    client = Client(headers={"authorization": f"Bearer {secret}"})
+    (seen,) = client.get(f"/api/v1/effects/{effect.pk}").json()["observations"]
+    assert (seen["outcome"], seen["observer"]) == ("verified_sent_observation", str(ADA))
+    assert (seen["job"], seen["grant"]) == (str(job.pk), str(job.consent_id))
+    refused = client.post(f"/api/v1/effects/{effect.pk}/look")
+    assert (refused.status_code, refused.json()["rule"]) == (403, "session-needed")
+    assert client.post(f"/api/v1/effects/{uuid4()}/look").status_code == 404
+    assert Job.objects.filter(kind="recover").count() == 1
+
+
+@pytest.mark.parametrize(
+    "word", sorted({reason for _, reason in (ENDINGS | OTHERS).values()} | recovery.WORDS)
+)
+def test_each_word_about_a_look_has_a_sentence(word: str) -> None:
+    assert sentences.look_sentence(word).endswith(".")
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [{"reason": "smtp-250"}, {"detail": {"code": 250}}, {"settled_at": database_now}],
+)
+def test_the_database_keeps_the_result_of_what_is_unknown(
+    kind: LookingKind, rewritten: dict[str, Any]
+) -> None:
+    effect = looking.unknown(kind)
+    values = {name: value() if callable(value) else value for name, value in rewritten.items()}
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Effect.objects.filter(pk=effect.pk).update(**values)
+    assert Effect.objects.filter(pk=effect.pk).update(revision=9) == 1
+
+
+def test_an_operator_whose_login_was_closed_has_no_authority(
+    exact: LookingKind, root: Root
+) -> None:
+    effect = looking.unknown(exact, root)
+    job = ask(effect, root)
+    root.user.is_active = False
+    root.user.save()
+    assert recovery.run(job_id=job.pk).reason == "authority_revoked"
+    assert _refusal(effect, root) == "authority_revoked"
+    assert exact.looked() == []
