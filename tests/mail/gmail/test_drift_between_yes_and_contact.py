@@ -81,15 +81,15 @@ ROWS: dict[str, tuple[Callable[[GmailWorld, Effect], None], set[tuple[str, str]]
         {("drifted", "send_connection"), ("connection_changed", "connection")},
     ),
     "another subject": (
-        _connection("send", subject="1"),
+        _connection("send", subject="1", revision=F("revision") + 1),
         {("connection_unavailable", "connection")},
     ),
     "another address": (
-        _connection("read", address="eve@gmail.test"),
+        _connection("read", address="eve@gmail.test", revision=F("revision") + 1),
         {("connection_unavailable", "connection")},
     ),
     "connection revoked": (
-        _connection("send", state="revoked"),
+        lambda world, _: world.revoke("send"),
         {("connection_unavailable", "connection")},
     ),
     "session over": (

@@ -25,7 +25,7 @@ SCOPES = {
     "scope-quoted": "scope_malformed",
     "scope-commas": "scope_extra",
     "scope-not-ascii": "scope_malformed",
-    "scope-huge": "answer-too-large",
+    "scope-huge": "scope_too_long",
     "scope-extra": "scope_extra",
     "scope-modify": "scope_extra",
     "scope-compose": "scope_extra",
@@ -85,7 +85,7 @@ def test_scopes_that_are_not_exact_end_an_execution_before_anybody_is_asked(
     google_server.fault(f"token.{fault}", credential=world.issued[use].name)
     after = world.dispatch(effect)
     assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, SCOPES[fault])
-    assert after.detail["field"] == ("scope" if fault != "scope-huge" else "")
+    assert after.detail["field"] == "scope"
     assert set(world.contacts()) <= {"token read", "token send"}
     assert world.google.posts == 0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.db.models import F
 from django.utils import timezone
 
 from approvals import registry
@@ -53,7 +54,9 @@ class GmailWorld:
 
     def login(self, name: str = "ada") -> Root:
         """A new session of an operator."""
-        user, _ = get_user_model().objects.get_or_create(username=name, is_superuser=True)
+        user, _ = get_user_model().objects.get_or_create(
+            username=name, is_staff=True, is_superuser=True
+        )
         return roots.mint(user=user, principal=Asker("operator", name))
 
     def connect(self, use: str, *, verified: bool = True, **changes: Any) -> Connection:
@@ -85,6 +88,15 @@ class GmailWorld:
         }
         self.connections[use] = Connection.objects.create(**values)
         return self.connections[use]
+
+    def revoke(self, use: str) -> None:
+        """The operator takes a connection away."""
+        Connection.objects.filter(pk=self.connections[use].pk).update(
+            state=Connection.State.REVOKED,
+            revision=F("revision") + 1,
+            revoked_at=timezone.now(),
+            revoked_by=str(OPERATOR),
+        )
 
     def letter(self, subject: str = "Quarterly figures", **headers: str) -> Message:
         """A letter in Gmail, and the same one as we have stored it."""
