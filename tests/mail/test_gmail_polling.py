@@ -7,9 +7,11 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
+from django.db.models import F
 
 from approvals.exceptions import ContactRefused
 from approvals.models import Connection
+from approvals.services import connections
 from approvals.types import Contact
 from guards.exceptions import InvalidInput
 from mail import registry, selectors
@@ -41,23 +43,28 @@ def google(google_server, monkeypatch):
     registry.register_google(real)
 
 
-def connect(account: Account, server) -> Connection:
+def connect(account: Account, server) -> None:
     """The account's read-only connection, as importing it leaves it."""
     issued = server.google.issue(server.person, "readonly")
     server.monkeypatch.setenv("GOOGLE_CLIENT_SECRET", issued.credential.client_secret.reveal())
     server.monkeypatch.setenv("GOOGLE_REFRESH_TOKEN", issued.credential.refresh_token.reveal())
     server.issued = issued
+    fields = {
+        "client_id": issued.credential.client_id,
+        "client_secret_ref": "env:GOOGLE_CLIENT_SECRET",
+        "refresh_token_ref": "env:GOOGLE_REFRESH_TOKEN",
+        "state": Connection.State.NEW,
+        "reason": "",
+    }
     mine = Connection.objects.filter(account_type="mail.account", account_id=str(account.pk))
-    mine.exclude(state="revoked").update(state="revoked")
-    return Connection.objects.create(
-        account_type="mail.account",
-        account_id=str(account.pk),
-        use=Connection.Use.READONLY,
-        client_id=issued.credential.client_id,
-        client_secret_ref="env:GOOGLE_CLIENT_SECRET",
-        refresh_token_ref="env:GOOGLE_REFRESH_TOKEN",
-        created_by="operator:olga",
-    )
+    if not mine.update(**fields, address="", revision=F("revision") + 1):
+        mine.create(
+            account_type="mail.account",
+            account_id=str(account.pk),
+            use=Connection.Use.READONLY,
+            created_by="operator:olga",
+            **fields,
+        )
 
 
 @pytest.fixture
@@ -373,7 +380,7 @@ def test_any_other_scope_than_reading_alone_ends_it_before_gmail_is_asked(accoun
 
 @pytest.mark.parametrize("fault", ["other-mailbox", "mailbox-upper-case", "mailbox-dots"])
 def test_another_mailbox_than_the_verified_one_is_not_read(account, google, fault):
-    Connection.objects.update(address=ADDRESS)
+    Connection.objects.update(address=ADDRESS, revision=F("revision") + 1)
     google.box.add(make_mail())
     google.fault(f"profile.{fault}")
     assert poll_mail(account)["code"] == "needs-reconnect"
@@ -431,7 +438,9 @@ def _revoke_with_the_next_history() -> None:
 
         def history(self, **arguments):
             answer = real.history(**arguments)
-            Connection.objects.update(state="revoked")
+            connections.revoke(
+                connection_id=Connection.objects.get().pk, by=OPERATOR, reason="no longer"
+            )
             return answer
 
     registry.register_google(Revoking())
