@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import cast
 
-from guards.models import Identity
+from approvals.clock import database_now
+from approvals.models import Approval, Effect, Hold
+from approvals.services import effects
+from guards import triggers
+from guards.models import Decision, Identity
 from guards.types import SYSTEM, Subject
 from mail.gateways.memory import MemoryServer
 from mail.models import Account, MailedAnswer, Message, NoticeItem, Outbound, OwnerNotice
 from mail.services import mailed_answers, notices, outbound, polling
+from teams.models import Event
 from tests.keys import Key, decrypt
 from tests.mail.factories import make_mail, make_signed
 
 USER = "agent@agents.test"
+OWNER = "reader@example.org"
+ALICE = "alice@example.org"
 
 
 def read(content: bytes) -> EmailMessage:
@@ -66,14 +74,14 @@ class House:
 
     def say(self, key: Key, text: str, **options: object) -> MailedAnswer:
         """The holder of `key` signs and sends this text, as the owner says he does."""
-        sender = str(options.pop("sender", "reader@example.org"))
+        sender = str(options.pop("sender", OWNER))
         made = self.write(make_signed(key, text, sender=sender, **options))  # type: ignore[arg-type]
         assert made is not None
         return made
 
     def say_unsigned(self, text: str, **fields: str) -> MailedAnswer:
         """A mail that only says it is from the owner."""
-        made = self.write(make_mail(**{"sender": "reader@example.org", "text": text, **fields}))
+        made = self.write(make_mail(**{"sender": OWNER, "text": text, **fields}))
         assert made is not None
         return made
 
@@ -87,5 +95,48 @@ def links(text: str) -> list[str]:
     return re.findall(r"https?://\S+", text)
 
 
-def the_notice() -> OwnerNotice:
-    return OwnerNotice.objects.get()
+def digest_of(shown: NoticeItem) -> str:
+    assert shown.approval is not None
+    return shown.approval.digest
+
+
+def state_of(shown: NoticeItem) -> str:
+    return str(Hold.objects.get(pk=shown.hold_id).state)
+
+
+def dispatch() -> None:
+    """What the queue would do."""
+    for effect in Effect.objects.filter(phase=Effect.Phase.INTENT):
+        effects.dispatch(effect_id=effect.pk)
+
+
+def nothing_left(house: House) -> bool:
+    """Whether Alice has had nothing, after everything that was allowed was dispatched."""
+    dispatch()
+    return house.sent_to(ALICE) == []
+
+
+def age_notices(**by: float) -> None:
+    """As if every notice so far had been written that much earlier."""
+    triggers.lift("mail")
+    for notice in OwnerNotice.objects.all():
+        earlier = notice.created_at - timedelta(**by)
+        OwnerNotice.objects.filter(pk=notice.pk).update(created_at=earlier)
+    triggers.install("mail")
+
+
+def expire(shown: NoticeItem) -> None:
+    """As if the day of a snapshot were over."""
+    triggers.lift("approvals")
+    Approval.objects.filter(pk=shown.approval_id).update(expires_at=database_now())
+    triggers.install("approvals")
+
+
+def refused(house: House, shown: NoticeItem, answer: MailedAnswer, reason: str) -> None:
+    """An answer that did nothing, with one event and one Decision that say why."""
+    assert (answer.state, answer.reason) == ("refused", reason)
+    assert Approval.objects.get(pk=shown.approval_id).decided_via == ""
+    assert state_of(shown) == "waiting"
+    assert nothing_left(house)
+    assert Event.objects.filter(kind="answer.refused").count() == 1
+    assert Decision.objects.filter(action="answer", verdict="deny").count() == 1

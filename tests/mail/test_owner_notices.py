@@ -13,7 +13,6 @@ from django.utils import timezone
 from approvals import selectors
 from approvals.models import Approval, Effect, Hold
 from approvals.services import approvals, holds
-from guards import triggers
 from guards.exceptions import Refused
 from guards.models import Decision
 from guards.types import SYSTEM, Subject
@@ -27,28 +26,14 @@ from mail.types import Enclosure
 from teams.models import Event
 from tests.keys import Key, Keys, public_key
 from tests.mail.factories import OPERATOR, make_contact, make_mail
-from tests.mail.owner import USER, House, links, opened, read, the_notice
+from tests.mail.owner import OWNER, USER, House, age_notices, links, opened, read
 
 pytestmark = pytest.mark.django_db
-
-OWNER = "reader@example.org"
 
 
 @pytest.fixture
 def house(account: Account, mail_server: MemoryServer, owner_key: Key) -> House:
     return House(account, mail_server)
-
-
-def back_in_time(**by: float) -> None:
-    """As if every notice so far had been written that much earlier."""
-    for notice in OwnerNotice.objects.all():
-        _moved(notice, timedelta(**by))
-
-
-def _moved(notice: OwnerNotice, by: timedelta) -> None:
-    triggers.lift("mail")
-    OwnerNotice.objects.filter(pk=notice.pk).update(created_at=notice.created_at - by)
-    triggers.install("mail")
 
 
 def test_a_notice_arrives_encrypted_with_everything_that_the_page_shows(
@@ -113,7 +98,7 @@ def test_it_is_one_effect_by_policy_with_its_decision_and_says_it_is_automatic(
     house: House,
 ) -> None:
     house.told()
-    sent = the_notice().outbound
+    sent = OwnerNotice.objects.get().outbound
     assert (sent.status, sent.effect.phase) == ("accepted", "accepted")
     assert sent.effect.kind == "mail.smtp"
     decision = sent.effect.approval.decision
@@ -127,7 +112,7 @@ def test_the_private_text_is_in_no_row_of_the_outgoing_message_and_in_no_event(
     house: House,
 ) -> None:
     house.told(text="A very private answer.\n", subject="Secret matter")
-    sent = the_notice().outbound
+    sent = OwnerNotice.objects.get().outbound
     assert sent.text == ""
     assert "Secret" not in sent.subject
     for event in Event.objects.all():
@@ -138,7 +123,7 @@ def test_the_private_text_is_in_no_row_of_the_outgoing_message_and_in_no_event(
 def test_a_notice_never_waits_itself_and_nothing_is_told_of_a_notice(house: House) -> None:
     house.told()
     assert Hold.objects.count() == 1
-    back_in_time(minutes=30)
+    age_notices(minutes=30)
     assert notices.notify() is None
     assert len(house.sent_to(OWNER)) == 1
 
@@ -163,9 +148,9 @@ def test_what_comes_back_for_a_notice_makes_no_mail(house: House) -> None:
 def test_one_draft_is_told_of_once_while_it_is_fresh(house: House) -> None:
     house.told()
     for _ in range(3):
-        back_in_time(hours=7)
+        age_notices(hours=7)
         assert notices.notify() is None
-    back_in_time(hours=7)
+    age_notices(hours=7)
     assert notices.notify() is not None
     assert len(house.sent_to(OWNER)) == 2
 
@@ -173,7 +158,7 @@ def test_one_draft_is_told_of_once_while_it_is_fresh(house: House) -> None:
 def test_after_a_week_of_notices_a_draft_stands_in_the_console_only(house: House) -> None:
     house.told()
     for _ in range(12):
-        back_in_time(hours=25)
+        age_notices(hours=25)
         notices.notify()
     assert len(house.sent_to(OWNER)) == notices.MOST_PER_HOLD
 
@@ -185,7 +170,7 @@ def test_what_begins_to_wait_within_minutes_goes_into_one_notice(
     for subject in ("Second", "Third", "Fourth"):
         house.held(subject=subject)
         assert notices.notify() is None
-    back_in_time(minutes=11)
+    age_notices(minutes=11)
     assert notices.notify() is not None
     inside = opened(owner_key, house.sent_to(OWNER)[1])
     assert inside["Subject"] == "3 drafts wait for you"
@@ -202,7 +187,7 @@ def test_many_are_shown_ten_at_a_time_and_the_rest_is_counted(house: House, owne
     assert inside["Subject"] == "12 drafts wait for you"
     assert "2 more wait" in inside.get_content()
     assert NoticeItem.objects.count() == 10
-    back_in_time(minutes=11)
+    age_notices(minutes=11)
     notices.notify()
     assert opened(owner_key, house.sent_to(OWNER)[1])["Subject"] == "2 drafts wait for you"
 
@@ -212,7 +197,7 @@ def test_a_day_holds_so_many_notices_and_no_more(house: House, settings: Any) ->
     for number in range(4):
         house.held(subject=f"Number {number}.")
         notices.notify()
-        back_in_time(minutes=11)
+        age_notices(minutes=11)
     assert len(house.sent_to(OWNER)) == 2
 
 
@@ -221,7 +206,7 @@ def test_notices_count_against_the_hourly_cap_and_wait_there(house: House, setti
     settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 1
     house.told()
     house.held(subject="Another")
-    back_in_time(minutes=11)
+    age_notices(minutes=11)
     notice = notices.notify()
     assert notice is not None
     assert Outbound.objects.get(pk=notice.outbound_id).status == "queued"
@@ -240,7 +225,7 @@ def test_a_draft_that_a_person_reviews_right_now_is_left_alone(house: House) -> 
 def test_a_review_in_the_console_makes_no_second_notice(house: House) -> None:
     item = house.told()
     holds.open_for_review(hold_id=item.hold_id, by=OPERATOR)
-    back_in_time(minutes=30)
+    age_notices(minutes=30)
     assert notices.notify() is None
 
 
@@ -254,9 +239,9 @@ def test_a_notice_that_certainly_did_not_leave_is_written_again(house: House) ->
     house.server.next_result = SubmissionResult(SendOutcome.FAILED, "not-connected")
     house.held()
     notices.notify()
-    assert the_notice().outbound.status == "failed"
+    assert OwnerNotice.objects.get().outbound.status == "failed"
     assert notices.notify() is None
-    back_in_time(minutes=11)
+    age_notices(minutes=11)
     assert notices.notify() is not None
     assert len(house.sent_to(OWNER)) == 1
 
@@ -267,8 +252,8 @@ def test_a_notice_of_unknown_outcome_is_not_written_again(house: House) -> None:
     )
     house.held()
     notices.notify()
-    assert the_notice().outbound.status == "unknown"
-    back_in_time(minutes=30)
+    assert OwnerNotice.objects.get().outbound.status == "unknown"
+    age_notices(minutes=30)
     assert notices.notify() is None
 
 
@@ -283,7 +268,7 @@ def test_a_process_that_died_between_claim_and_submission_loses_no_notice(
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(outbound, "submit", die)
         notices.notify()
-    back_in_time(minutes=15)
+    age_notices(minutes=15)
     assert notices.notify() is not None
     assert len(house.sent_to(OWNER)) == 1
     assert Outbound.objects.filter(origin_type="mail.owner_notice", status="cancelled").count() == 1
@@ -391,7 +376,7 @@ def test_an_owner_key_that_changes_before_it_leaves_gets_nothing_of_the_old_noti
 
     monkeypatch.setattr(outbound, "submit", change_then_submit)
     notices.notify()
-    sent = the_notice().outbound
+    sent = OwnerNotice.objects.get().outbound
     assert (sent.status, sent.reason) == ("failed", "encryption-refused")
     assert house.server.sent == []
     assert not Effect.objects.exists()
