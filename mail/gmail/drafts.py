@@ -13,6 +13,7 @@ from guards.exceptions import NotFound
 from guards.types import Subject
 from mail.gmail import connected
 from mail.gmail.connected import Pair
+from mail.gmail.reasons import Reason
 from mail.gmail.snapshot import Snapshot
 from mail.models import Account, Message, Outbound
 from mail.services import composing, enclosures
@@ -45,11 +46,11 @@ def source_of(draft: Outbound) -> Message:
     """The message that a draft answers; Blocked unless the profile can send this draft."""
     message = draft.in_reply_to
     if draft.account.sign_outbound:
-        raise Blocked("must_sign", field="sign_outbound")
+        raise Blocked(Reason.MUST_SIGN, field="sign_outbound")
     if draft.files.exists():
-        raise Blocked("attachments", field="files")
+        raise Blocked(Reason.ATTACHMENTS, field="files")
     if message is None or len(draft.to) != 1:
-        raise Blocked("not_one_reply", field="to")
+        raise Blocked(Reason.NOT_ONE_REPLY, field="to")
     return message
 
 
@@ -57,11 +58,11 @@ def require_own(draft: Outbound, pair: Pair, source: Snapshot) -> None:
     """Blocked unless what Gmail has fits what was drafted: mailbox, recipient, and source."""
     message = source_of(draft)
     if composing.sender_address(draft.account) != pair.address:
-        raise Blocked("mailbox_differs", field="from")
+        raise Blocked(Reason.MAILBOX_DIFFERS, field="from")
     if draft.to != [source.sender] or message.sender != source.sender:
-        raise Blocked("recipient_differs", field="to")
+        raise Blocked(Reason.RECIPIENT_DIFFERS, field="to")
     if message.message_id != source.message_id:
-        raise Blocked("source_differs", field="source")
+        raise Blocked(Reason.SOURCE_DIFFERS, field="source")
 
 
 def bound(draft: Outbound) -> dict[str, object]:

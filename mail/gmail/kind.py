@@ -15,7 +15,7 @@ from types import MappingProxyType
 from django.utils import timezone
 
 from approvals.exceptions import Blocked, ContactRefused
-from approvals.registry import NOTHING, ActDefaults
+from approvals.registry import NOTHING, ActDefaults, Caps
 from approvals.types import (
     Act,
     BoundConnection,
@@ -54,7 +54,7 @@ class GmailKind(ActDefaults):
     name = outbound.GMAIL
     label = "Reply through Gmail"
     outcomes = frozenset({_VERIFIED, _UNKNOWN})
-    caps = MappingProxyType(
+    caps: Caps = MappingProxyType(
         {
             Purpose.CONNECT: {Contact.REFRESH: 2, Contact.USERINFO: 2, Contact.PROFILE: 1},
             Purpose.PREVIEW: {
@@ -170,7 +170,7 @@ class GmailKind(ActDefaults):
         """The one POST of the approved bytes. Only a whole 200 of the right thread goes on."""
         held = self._held.get(act.effect_id)
         if held is None:
-            return ContactResult(_UNKNOWN, "no_token", {"posted": False})
+            return ContactResult(_UNKNOWN, Reason.TOKEN_GONE, {"posted": False})
         try:
             request.require_approved(act.payload, act.facts)
             answer = self._google.send(
@@ -192,7 +192,7 @@ class GmailKind(ActDefaults):
             return ContactResult(
                 _UNKNOWN, proofs.reason_of(error), {"posted": True, "field": error.field or ""}
             )
-        return ContactResult(_VERIFIED, "sent_copy_matches")
+        return ContactResult(_VERIFIED, "sent-copy-matches")
 
     def look_again(self, act: Act) -> ContactResult | None:
         """Look in Sent for an act of unknown outcome, reading only: at most 9 contacts."""

@@ -80,9 +80,9 @@ def in_sent(google: GoogleGateway, act: Act, reader: Proven) -> ContactResult:
         return ContactResult(_UNKNOWN, proofs.reason_of(error), {"field": error.field or ""})
     detail: dict[str, object] = {"candidates": len(found), "matches": matches, "others": others}
     if matches == 1:
-        return ContactResult(ContactOutcome.VERIFIED, "sent_copy_matches", detail)
+        return ContactResult(ContactOutcome.VERIFIED, "sent-copy-matches", detail)
     if matches > 1:
-        return ContactResult(_UNKNOWN, "several_matches", detail)
+        return ContactResult(_UNKNOWN, "several_candidates", detail)
     return ContactResult(_UNKNOWN, others[0] if others else "not_found", detail)
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from approvals.exceptions import Blocked, ContactRefused
 from approvals.models import Connection
+from approvals.services import reconnecting
 from approvals.types import Grant
 from guards import secrets
 from guards.exceptions import CountersignError
 from guards.secrets import Secret
 from mail.exceptions import ProfileRefused
-from mail.gateways.google.base import Credential, GoogleError, GoogleGateway
+from mail.gateways.google.base import Credential, GoogleError, GoogleGateway, NeedsReconnect
 from mail.gmail import identity, scopes
 from mail.gmail.identity import Identity
 from mail.gmail.scopes import ScopeEvidence
@@ -64,9 +65,17 @@ def reason_of(error: CountersignError) -> str:
 def refresh(
     google: GoogleGateway, grant: Grant, connection: Connection, declared: frozenset[str]
 ) -> Token:
-    """A new access token with exactly the declared scopes; one contact."""
-    credential = credential_of(connection)
-    answer = google.refresh(grant=grant, credential=credential)
+    """A new access token with exactly the declared scopes; one contact.
+
+    Where Google says that the credential is over, the connection says so too from now on.
+    """
+    try:
+        answer = google.refresh(grant=grant, credential=credential_of(connection))
+    except NeedsReconnect as error:
+        reconnecting.needs_reconnect(
+            connection_id=connection.pk, revision=connection.revision, reason=error.reason
+        )
+        raise
     return Token(answer.access_token, scopes.prove(answer.scope, declared))
 
 

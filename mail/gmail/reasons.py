@@ -46,6 +46,15 @@ class Reason(StrEnum):
     HEADER_UNREADABLE = "header_unreadable"
     DRIFTED = "drifted"
 
+    MUST_SIGN = "must_sign"
+    ATTACHMENTS = "attachments"
+    NOT_ONE_REPLY = "not_one_reply"
+    RECIPIENT_DIFFERS = "recipient_differs"
+    SOURCE_DIFFERS = "source_differs"
+    DECLARED_SCOPES = "declared_scopes"
+    NOT_A_PAIR = "not_a_pair"
+    TOKEN_GONE = "token_gone"  # noqa: S105 (a reason, no secret)
+
     BODY_EMPTY = "body_empty"
     BODY_TOO_LONG = "body_too_long"
     BODY_TOO_LARGE = "body_too_large"
@@ -80,7 +89,7 @@ class Reason(StrEnum):
     TOO_MANY_CANDIDATES = "too_many_candidates"
 
 
-MEANINGS: Mapping[Reason, str] = {
+MEANINGS: Mapping[str, str] = {
     Reason.SCOPE_OMITTED: "Google's refresh answer does not say which scopes the token has.",
     Reason.SCOPE_NULL: "Google's refresh answer says null where the scopes should be.",
     Reason.SCOPE_NOT_TEXT: "The scopes in Google's refresh answer are no text.",
@@ -114,7 +123,15 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.REFERENCES_TOO_LONG: "The references are over 2 KiB.",
     Reason.SUBJECT_TOO_LONG: "The subject is over 200 bytes.",
     Reason.HEADER_UNREADABLE: "A header cannot be decoded without guessing.",
-    Reason.DRIFTED: "Something changed at Gmail since it was shown.",
+    Reason.DRIFTED: "Something it rests on changed between the yes and the contact.",
+    Reason.MUST_SIGN: "This account signs what it sends, and such a reply is never signed.",
+    Reason.ATTACHMENTS: "The draft has files, and such a reply carries none.",
+    Reason.NOT_ONE_REPLY: "The draft is no reply to exactly one recipient.",
+    Reason.RECIPIENT_DIFFERS: "The draft goes to somebody else than the letter came from.",
+    Reason.SOURCE_DIFFERS: "Gmail has another letter there than the one that was answered.",
+    Reason.DECLARED_SCOPES: "The connection declares other scopes than its use has.",
+    Reason.NOT_A_PAIR: "A reading and a sending connection are verified together.",
+    Reason.TOKEN_GONE: "The tokens of the last look were gone; nothing was posted.",
     Reason.BODY_EMPTY: "The reply has no text.",
     Reason.BODY_TOO_LONG: "The reply has more than 4,000 characters.",
     Reason.BODY_TOO_LARGE: "The reply's text is over 8 KiB.",
@@ -146,4 +163,20 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.BODY_DIFFERS: "The text of Gmail's copy is another one.",
     Reason.MORE_PAGES: "Gmail's list has further pages.",
     Reason.TOO_MANY_CANDIDATES: "Gmail's list names more than five messages.",
+}
+
+#: How one request to Google ended, where it ended no act well: what people read beside it. A status
+#: other than these is told by its number.
+GOOGLE: Mapping[str, str] = {
+    "not-reached": "Google could not be reached.",
+    "timed-out": "Google did not answer in time.",
+    "connection-lost": "The connection to Google broke before the answer was whole.",
+    "answer-too-large": "Google's answer was larger than may be read.",
+    "bad-answer": "Google's answer was not what it documents.",
+    "redirect-refused": "Google answered with another address; none is followed.",
+    "needs-reconnect": "Google no longer accepts this credential: connect the account again.",
+    "credential-refused": "Google does not accept the client id and secret.",
+    **{f"http-{code}": f"Google answered {code}." for code in (400, 401, 403, 404, 408, 429)},
+    **{f"http-{code}": f"Google answered {code}." for code in (307, 500, 502, 503, 504)},
+    "http-200": "Google took it, and the read-back decides.",
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from approvals import registry
+from mail import registry
 from mail.gateways.google.client import GoogleClient
 from mail.gateways.google.http import HttpWire
 from tests.databases import shared
@@ -36,8 +36,8 @@ def shared_world(
 
 
 def _connected(server: GoogleServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[GmailWorld]:
-    shipped = registry.act("mail.gmail")
+    shipped = registry.google()
     monkeypatch.setenv("MAIL_SECRET", "unused")
     client = GoogleClient(HttpWire(server.origins), seconds=5.0)
     yield GmailWorld(server.google, client, monkeypatch)
-    registry.register_kind(shipped)
+    registry.register_google(shipped)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 def test_a_reply_is_approved_posted_once_and_verified_in_sent(world: GmailWorld):
     effect = world.send()
-    assert (effect.phase, effect.reason) == (Effect.Phase.VERIFIED, "sent_copy_matches")
+    assert (effect.phase, effect.reason) == (Effect.Phase.VERIFIED, "sent-copy-matches")
     assert world.google.posts == 1
     assert world.contacts() == {
         "token read": 2,

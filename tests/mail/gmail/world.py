@@ -11,15 +11,14 @@ from django.contrib.auth import get_user_model
 from django.db.models import F
 from django.utils import timezone
 
-from approvals import registry
 from approvals.models import Approval, Connection, Consent, Effect, Goal, Root
 from approvals.services import approvals, effects, holds, roots
 from guards.types import Asker, Subject
 from mail.gateways.google.client import GoogleClient
 from mail.gateways.google.memory import Issued, MemoryGoogle
 from mail.gmail import scopes
-from mail.gmail.kind import GmailKind
 from mail.models import Account, Message, Outbound
+from mail.registry import register_google
 from mail.services import outbound
 from tests.mail.factories import AccountFactory, IdentityFactory, make_contact
 
@@ -43,7 +42,7 @@ class GmailWorld:
     issued: dict[str, Issued] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        registry.register_kind(GmailKind(lambda: self.client))
+        register_google(self.client)
         self.person = self.google.add_person(self.address)
         identity = IdentityFactory(handle=self.handle, email=self.address, reply_policy="approve")
         self.account: Account = AccountFactory(identity=identity, sent_folder="", smtp_host="")
@@ -59,34 +58,35 @@ class GmailWorld:
         )
         return roots.mint(user=user, principal=Asker("operator", name))
 
-    def connect(self, use: str, *, verified: bool = True, **changes: Any) -> Connection:
-        """A credential that Google issued, by reference; verified unless told otherwise."""
+    def connect_fields(self, use: str) -> dict[str, str]:
+        """A credential that Google issues now, by secret references."""
         issued = self.issued[use] = self.google.issue(self.person, use)
         number = next(_numbers)
         secret, token = f"GMAIL_CLIENT_{number}", f"GMAIL_TOKEN_{number}"
         self.environment.setenv(secret, issued.credential.client_secret.reveal())
         self.environment.setenv(token, issued.credential.refresh_token.reveal())
-        proved = {
-            "state": Connection.State.VERIFIED,
-            "verified_at": timezone.now(),
-            "observed": sorted(_DECLARED[use]),
-            "observed_digest": "0" * 64,
-            "subject": self.person.subject,
-            "address": self.person.email,
-        }
-        values = {
-            "account_type": "mail.account",
-            "account_id": str(self.account.pk),
-            "use": use,
+        return {
             "client_id": issued.credential.client_id,
             "client_secret_ref": f"env:{secret}",
             "refresh_token_ref": f"env:{token}",
-            "declared": sorted(_DECLARED[use]),
-            "created_by": str(OPERATOR),
-            **(proved if verified else {}),
-            **changes,
         }
-        self.connections[use] = Connection.objects.create(**values)
+
+    def connect(self, use: str) -> Connection:
+        """A connection as it stands after its verification."""
+        self.connections[use] = Connection.objects.create(
+            account_type="mail.account",
+            account_id=str(self.account.pk),
+            use=use,
+            declared=sorted(_DECLARED[use]),
+            created_by=str(OPERATOR),
+            state=Connection.State.VERIFIED,
+            verified_at=timezone.now(),
+            observed=sorted(_DECLARED[use]),
+            observed_digest="0" * 64,
+            subject=self.person.subject,
+            address=self.person.email,
+            **self.connect_fields(use),
+        )
         return self.connections[use]
 
     def revoke(self, use: str) -> None:
