@@ -7,7 +7,9 @@ from django.urls import reverse
 
 from approvals.models import Hold
 from guards.fronts.console import Panel, PanelSource, may_view, register_panel
+from mail import selectors as mail_selectors
 from mail.models import Message, Outbound
+from mail.sentences import answer_sentence
 from pipelines import selectors as pipelines_selectors
 from pipelines.models import Mission, Pipeline, ToolCall
 from pipelines.models import Rule as PlanningRule
@@ -48,6 +50,23 @@ def question_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
     return None if call is None else Panel("pipelines/question_panel.html", {"call": call})
 
 
+def answer_of_message(request: HttpRequest, message: Message) -> Panel | None:
+    """What a mail that answers something did."""
+    answer = mail_selectors.answer_of(message)
+    if answer is None or not may_view(request, Message):
+        return None
+    sentence = answer_sentence(answer.reason) if answer.reason else ""
+    return Panel("mail/answer_panel.html", {"answer": answer, "sentence": sentence})
+
+
+def notices_of_hold(request: HttpRequest, hold: Hold) -> Panel | None:
+    """When and how the owner was told of a draft."""
+    if not may_view(request, Outbound):
+        return None
+    told = mail_selectors.notices_of(hold)
+    return Panel("mail/notices_panel.html", {"items": told}) if told else None
+
+
 def events_of(subject_type: str) -> PanelSource:
     """A source of the panel with a row's own part of the record."""
 
@@ -63,9 +82,11 @@ def events_of(subject_type: str) -> PanelSource:
 
 def register() -> None:
     """Put every panel onto its page."""
+    register_panel("mail.message", answer_of_message)
     register_panel("mail.message", work_of_message)
     register_panel("approvals.hold", draft_of_hold)
     register_panel("approvals.hold", question_of_hold)
+    register_panel("approvals.hold", notices_of_hold)
     for subject_type in (
         "mail.message",
         "mail.outbound",

@@ -9,12 +9,15 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
+from mail.owner_channel import Mode
+
 _POSITIVE = (
     "MAIL_MAX_BYTES",
     "AUTO_REPLIES_PER_SENDER_PER_DAY",
     "AUTO_REPLIES_PER_IDENTITY_PER_HOUR",
     "AUTO_REPLIES_PER_DOMAIN_PER_DAY",
     "EXECUTE_MAX_AGE_HOURS",
+    "OWNER_NOTICES_PER_DAY",
 )
 
 
@@ -29,6 +32,20 @@ def check_numbers(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> l
         )
         for name in _POSITIVE
         if not isinstance(getattr(settings, name), int) or getattr(settings, name) < 1
+    ]
+
+
+@register(Tags.compatibility)
+def check_notices(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
+    """A mode of notices that does not exist would be none."""
+    if settings.OWNER_NOTICES in {"", *Mode}:
+        return []
+    return [
+        Error(
+            f"OWNER_NOTICES is {settings.OWNER_NOTICES!r}.",
+            hint=f"Choose {', '.join(Mode)}, or leave it empty.",
+            id="mail.E002",
+        )
     ]
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from approvals.models import Hold
 from guards import openpgp
 from guards.exceptions import NotFound
 from guards.models import ApiToken
@@ -22,7 +23,16 @@ from mail.assessment import Assessment
 from mail.gateways import blobs
 from mail.gateways.google.base import MessageReference
 from mail.mime import PARSER_VERSION
-from mail.models import Account, GmailMessage, Message, Outbound, Part
+from mail.models import (
+    Account,
+    GmailMessage,
+    MailedAnswer,
+    Message,
+    NoticeItem,
+    Outbound,
+    Part,
+)
+from mail.owner_channel import Channel, channel
 from mail.types import Attachment, ParsedMessage
 
 
@@ -214,6 +224,22 @@ def answers_to_the_covered(rows: Iterable[Outbound]) -> frozenset[object]:
     known = readable(message for _, message in written if message is not None)
     hidden = {row.message.pk for row in known if not row.readable}
     return frozenset(pk for pk, message in written if message and message.pk in hidden)
+
+
+def owner_channel() -> Channel:
+    """How the owner is told what waits, at this moment. Runs GnuPG, outside any transaction."""
+    return channel()
+
+
+def notices_of(hold: Hold) -> list[NoticeItem]:
+    """The notices in which the owner was told of a draft, newest first."""
+    rows = NoticeItem.objects.filter(hold=hold).select_related("notice__outbound", "approval")
+    return list(rows.order_by("-pk"))
+
+
+def answer_of(message: Message) -> MailedAnswer | None:
+    """What a mail that speaks of an order did; None for every other mail."""
+    return MailedAnswer.objects.filter(message=message).first()
 
 
 def due_messages() -> QuerySet[Message]:

@@ -14,6 +14,7 @@ from config.doctor.machine import Look
 from guards import documents, secrets, selectors
 from guards.exceptions import CountersignError, NoOwnerKey
 from guards.models import Identity
+from mail import selectors as mail
 from mail.models import Account
 from mail.services import accounts
 
@@ -73,6 +74,30 @@ def _owner() -> Iterator[Finding]:
         yield ok("owner key", f"{key.fingerprint}, until {key.expires_at:%Y-%m-%d}")
 
 
+def _owner_notices() -> Iterator[Finding]:
+    """Whether the owner is told by mail what waits, and whether he could answer by mail."""
+    name = "owner notices"
+    told = mail.owner_channel()
+    way = f"to {told.address} through {told.account}" if told.account else ""
+    if told.mode == "encrypted":
+        yield ok(name, f"{way}, encrypted to {told.pin.fingerprint if told.pin else ''}")
+    elif told.mode == "bare":
+        remedy = "OWNER_NOTICES=encrypted shows what waits, and can be answered by signed mail."
+        yield warning(name, f"{way}, without any content and not encrypted", remedy)
+    elif told.wanted:
+        yield fault(name, f"none are sent: {told.why}", _NOTICES_REMEDY)
+    elif told.why:
+        yield warning(name, f"none are sent: {told.why}", _NOTICES_REMEDY)
+    else:
+        yield ok(name, "off: what waits stands in the console only")
+
+
+_NOTICES_REMEDY = (
+    "Set OWNER_EMAIL, OWNER_FINGERPRINT and OWNER_KEY_FILE with a key that can be encrypted to, "
+    "and an SMTP host for the account; or OWNER_NOTICES=off."
+)
+
+
 def _secrets() -> Iterator[Finding]:
     references = {
         "artifact key": settings.ARTIFACT_KEY_REF,
@@ -120,6 +145,7 @@ LOOKS: tuple[Look, ...] = (
     ("triggers", _triggers),
     ("settings", _settings),
     ("owner key", _owner),
+    ("owner notices", _owner_notices),
     ("secrets", _secrets),
     ("accounts", _accounts),
 )
