@@ -1,5 +1,7 @@
 """Kills a process at named points, each time one is armed. Tests put this folder on PYTHONPATH.
 
+`GOOGLE_ORIGINS` (JSON: a host's name, its address on loopback) leads the wire to Google there.
+
 `CRASH_POINTS` is a list of `module:function:before` or `…:after`, with commas between them (the
 function may be a method, `Class.method`). The file `CRASH_ARMED` holds the one that is deadly now:
 the first process to reach it renames that file to `….struck` and is gone, with its session.
@@ -9,6 +11,7 @@ import collections
 import functools
 import importlib.abc
 import importlib.machinery
+import json
 import os
 import pathlib
 import signal
@@ -72,3 +75,32 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 if os.environ.get("CRASH_POINTS"):
     sys.meta_path.insert(0, _Finder(os.environ["CRASH_POINTS"].split(",")))
+
+
+class _Elsewhere(importlib.abc.Loader):
+    """Gives the wire to Google the test's own origins where it was given none."""
+
+    def __init__(self, real, origins):
+        self._real, self._origins = real, origins
+
+    def create_module(self, spec):
+        return self._real.create_module(spec)
+
+    def exec_module(self, module):
+        self._real.exec_module(module)
+        begin = module.HttpWire.__init__
+        named = {module.Host[name]: address for name, address in self._origins.items()}
+        module.HttpWire.__init__ = lambda wire, origins=None: begin(wire, origins or named)
+
+
+class _GoogleFinder(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname, path, target=None):
+        if fullname != "mail.gateways.google.http":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        spec.loader = _Elsewhere(spec.loader, json.loads(os.environ["GOOGLE_ORIGINS"]))
+        return spec
+
+
+if os.environ.get("GOOGLE_ORIGINS"):
+    sys.meta_path.insert(0, _GoogleFinder())
