@@ -11,10 +11,19 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from email.parser import BytesHeaderParser
 from email.policy import compat32
+from types import MappingProxyType
 from typing import Any
 
-from approvals.registry import NOTHING, ActDefaults
-from approvals.types import Act, ContactOutcome, ContactResult, Frozen, Grant
+from approvals.registry import NOTHING, ActDefaults, Caps
+from approvals.types import (
+    Act,
+    Contact,
+    ContactOutcome,
+    ContactResult,
+    Frozen,
+    Grant,
+    Purpose,
+)
 from guards import openpgp
 from guards.exceptions import CountersignError, NotFound, SigningRefused
 from guards.types import Subject
@@ -40,6 +49,10 @@ class SmtpKind(ActDefaults):
     name = outbound.KIND
     label = "Mail"
     outcomes = frozenset(ContactOutcome)
+    #: A later look searches Sent once and opens what it finds; nothing else is counted.
+    caps: Caps = MappingProxyType(
+        {Purpose.RECOVER: {Contact.LIST: 1, Contact.GET: readback.CANDIDATES}}
+    )
 
     def freeze(self, subject: Subject, grant: Grant = NOTHING) -> Frozen:
         """Compose the exact bytes now; signed where the account signs, never less (DES-020)."""
@@ -50,6 +63,7 @@ class SmtpKind(ActDefaults):
             **_bound(draft),
             "envelope_from": composed.envelope_from,
             "recipients": list(composed.recipients),
+            "bcc": list(composing.own_copies(draft)),
             "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
         }
         return Frozen(composed.raw, facts, _preview(draft, composed))
@@ -79,6 +93,7 @@ class SmtpKind(ActDefaults):
             endpoint,
             envelope_from=str(facts["envelope_from"]),
             recipients=_texts(facts["recipients"]),
+            copies=_texts(facts.get("bcc")),
             payload=act.payload,
         )
         return ContactResult(
@@ -87,13 +102,25 @@ class SmtpKind(ActDefaults):
 
     def readback(self, act: Act) -> ContactResult | None:
         """Find the server's own copy in Sent. A copy that we would file proves nothing (None)."""
-        facts = act.facts
-        account = Account.objects.filter(pk=_account_id(facts)).first()
-        if account is None or not (account.server_files_sent and account.sent_folder):
+        account = _that_files_sent(act)
+        if account is None:
             return None
-        if not readback.is_filed(account, str(facts["message_id"]), act.payload):
+        if not readback.is_filed(account, str(act.facts["message_id"]), act.payload):
             return None
-        return ContactResult(ContactOutcome.VERIFIED, "sent-copy-matches")
+        return ContactResult(ContactOutcome.VERIFIED, readback.MATCHES)
+
+    def look_again(self, act: Act) -> ContactResult | None:
+        """Search Sent once more, read-only; None where only we would have filed a copy."""
+        account = _that_files_sent(act)
+        if account is None:
+            return None
+        return readback.search(account, str(act.facts["message_id"]), act.payload, act.grant)
+
+
+def _that_files_sent(act: Act) -> Account | None:
+    """The account, where its server keeps a copy of its own of what it is given."""
+    account = Account.objects.filter(pk=_account_id(act.facts)).first()
+    return account if account is not None and readback.can_look(account) else None
 
 
 def _composed(
@@ -147,7 +174,7 @@ def _preview(draft: Outbound, composed: ComposedMail) -> dict[str, Any]:
         "from": composing.sender_address(account),
         "to": list(composed.recipients),
         "cc": [],
-        "bcc": [],
+        "bcc": list(composing.own_copies(draft)),
         "reply_to": _reply_to(message),
         "subject": composed.subject,
         "date": leaving["Date"] or "",
@@ -239,9 +266,12 @@ def _texts(value: object) -> Sequence[str]:
 
 
 def _told(result: SubmissionResult) -> dict[str, object]:
+    """What the server said. Where it refused some recipients, the others are named as well."""
+    some = {"taken": list(result.taken)} if result.refused and result.taken else {}
     return {
         "code": result.code,
         "reply": result.reply,
         "refused": dict(result.refused),
         "final_dot_sent": result.final_dot_sent,
+        **some,
     }

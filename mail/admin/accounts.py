@@ -63,6 +63,7 @@ class AccountForm(ModelForm[Account]):
             "sign_outbound": "Sign what it sends",
             "preserves_mime": "Preserves MIME",
             "server_files_sent": "Files its own Sent copy",
+            "bcc_self": "Sends itself a copy",
             "tls_skip_verify": "Skip certificate checks",
         }
         help_texts = {
@@ -82,7 +83,11 @@ class AccountForm(ModelForm[Account]):
             "smtp_port": "465 speaks TLS from the first byte; 587 has to offer STARTTLS.",
             "from_address": "Empty: the identity's own address.",
             "authserv_id": "The name your own server writes into Authentication-Results.",
-            "server_files_sent": "The server itself keeps a copy of what it sends.",
+            "server_files_sent": (
+                "The server itself keeps a copy of what it is given to send. Then a sent message "
+                "can be verified. Test connection says whether what lies in Sent fits."
+            ),
+            "bcc_self": "A blind copy of each message to the address that sends it.",
             "preserves_mime": "The way out changes no byte of a message, so signatures survive.",
             "tls_skip_verify": "Takes any certificate. Only for a server on this machine.",
             "provider": "proton-bridge only where the bridge runs on this very machine.",
@@ -182,6 +187,7 @@ class AccountAdmin(ConsoleAdmin):
                     "smtp_secret_ref",
                     "from_address",
                     ("sent_folder", "archive_folder"),
+                    "bcc_self",
                 )
             },
         ),

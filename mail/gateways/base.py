@@ -178,7 +178,8 @@ class SubmissionResult:
 
     `reason` is one of `mail.types.SendReason`; `code` and `reply` are the server's last answer (its
     text cut to 200 characters), `refused` the recipients it did not take, by address with code and
-    text. `final_dot_sent` says whether the end of the message left this process.
+    text, `taken` those it was ready to deliver to. `final_dot_sent` says whether the end of the
+    message left this process.
     """
 
     outcome: SendOutcome
@@ -187,15 +188,25 @@ class SubmissionResult:
     reply: str = ""
     refused: dict[str, str] = field(default_factory=dict)
     final_dot_sent: bool = False
+    taken: tuple[str, ...] = ()
 
 
 class Submission(Protocol):
     """A way out. One call is one session with at most one message."""
 
     def send(
-        self, endpoint: Endpoint, *, envelope_from: str, recipients: Sequence[str], payload: bytes
+        self,
+        endpoint: Endpoint,
+        *,
+        envelope_from: str,
+        recipients: Sequence[str],
+        payload: bytes,
+        copies: Sequence[str] = (),
     ) -> SubmissionResult:
-        """Offer the exact bytes once. Never raises for what the network or the server does."""
+        """Offer the exact bytes once. Never raises for what the network or the server does.
+
+        `copies` are recipients beside: without any of `recipients`, they get nothing either.
+        """
         ...
 
     def refusal(self, endpoint: Endpoint, *, envelope_from: str) -> SubmissionResult | None:

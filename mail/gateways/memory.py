@@ -65,7 +65,8 @@ class MemoryServer:
     Faults: `down` refuses connections, `broken_uids` end the connection when one of them is
     fetched, `withheld_uids` never come, `next_result` is answered to the next submission instead of
     taking it (`taken_with_next_result` says whether the server kept the message all the same),
-    `refused_recipients` are turned away. `submissions` counts sessions, taken or not.
+    `refused_recipients` are turned away. `submissions` counts sessions, taken or not, `logins`
+    those of mailboxes.
     """
 
     def __init__(self, **passwords: str) -> None:
@@ -79,6 +80,7 @@ class MemoryServer:
         self.withheld_uids: set[int] = set()
         self.sent: list[SubmittedMail] = []
         self.submissions = 0
+        self.logins = 0
         self.next_result: SubmissionResult | None = None
         self.taken_with_next_result = False
         self.refused_recipients: set[str] = set()
@@ -110,6 +112,10 @@ class MemoryServer:
                 new.add(message.raw, message.internal_date or datetime.now(UTC), message.flags)
             self.folders[username, name] = new
 
+    def refusals(self, addresses: Sequence[str]) -> dict[str, str]:
+        """What it says to those of the recipients that it does not take."""
+        return {one: "550 no such user" for one in addresses if one in self.refused_recipients}
+
     def drop_connections(self) -> None:
         """End every open session, as a server that says BYE."""
         with self.lock:
@@ -130,6 +136,7 @@ class MemoryTransport:
             raise ConnectionLost(f"{endpoint.host}:{endpoint.port}: connection refused")
         if self.server.passwords.get(endpoint.username) != endpoint.password:
             raise LoginRefused(f"{endpoint.host} refused the login of {endpoint.username!r}")
+        self.server.logins += 1
         return MemoryMailbox(self.server, endpoint.username)
 
 
@@ -261,7 +268,13 @@ class MemorySubmission:
         self._server = server
 
     def send(
-        self, endpoint: Endpoint, *, envelope_from: str, recipients: Sequence[str], payload: bytes
+        self,
+        endpoint: Endpoint,
+        *,
+        envelope_from: str,
+        recipients: Sequence[str],
+        payload: bytes,
+        copies: Sequence[str] = (),
     ) -> SubmissionResult:
         """Answer as told, else take it."""
         server = self._server
@@ -272,16 +285,13 @@ class MemorySubmission:
             told, server.next_result = server.next_result, None
             if told is not None and not server.taken_with_next_result:
                 return told
-            refused = {
-                address: "550 no such user"
-                for address in recipients
-                if address in server.refused_recipients
-            }
-            if len(refused) == len(recipients):
+            refused = server.refusals(recipients)
+            if len(refused) == len(set(recipients)):
                 return SubmissionResult(
                     SendOutcome.FAILED, SendReason.RECIPIENTS_REFUSED, 550, "", refused
                 )
-            taken = tuple(address for address in recipients if address not in refused)
+            refused |= server.refusals(copies)
+            taken = tuple(one for one in (*recipients, *copies) if one not in refused)
             server.sent.append(SubmittedMail(envelope_from, taken, payload))
             for address in taken:
                 if address in server.passwords:
@@ -293,6 +303,7 @@ class MemorySubmission:
                 "taken",
                 refused,
                 final_dot_sent=True,
+                taken=taken,
             )
 
     def refusal(self, endpoint: Endpoint, *, envelope_from: str) -> SubmissionResult | None:

@@ -33,32 +33,44 @@ class _Ended(Exception):
     """The session is over before DATA began: certain, so `failed`."""
 
     def __init__(
-        self, reason: SendReason, code: int | None = None, reply: bytes | str = b""
+        self,
+        reason: SendReason,
+        code: int | None = None,
+        reply: bytes | str = b"",
+        refused: dict[str, str] | None = None,
     ) -> None:
         super().__init__(reason)
-        self.result = SubmissionResult(SendOutcome.FAILED, reason, code, _text(reply))
+        failed = SendOutcome.FAILED
+        self.result = SubmissionResult(failed, reason, code, _text(reply), refused or {})
 
 
 class SmtpSubmission:
     """Submits to a mail server: TLS from the first byte on 465, STARTTLS elsewhere."""
 
     def send(
-        self, endpoint: Endpoint, *, envelope_from: str, recipients: Sequence[str], payload: bytes
+        self,
+        endpoint: Endpoint,
+        *,
+        envelope_from: str,
+        recipients: Sequence[str],
+        payload: bytes,
+        copies: Sequence[str] = (),
     ) -> SubmissionResult:
         """One session, one message, one result."""
         session: _Session | None = None
         try:
-            _check(envelope_from, recipients, payload)
+            _check(envelope_from, recipients, payload, copies)
             session = _Session(endpoint, envelope_from)
             session.authenticate()
-            refused = session.offer(recipients, payload)
+            refused = session.offer(recipients, copies, payload)
             session.begin_data()
         except _Ended as ended:
             return ended.result
         except (smtplib.SMTPException, OSError, ValueError) as error:
             return _before_data(error)
         else:
-            return session.deliver(payload, refused)
+            taken = tuple(one for one in (*recipients, *copies) if one not in refused)
+            return replace(session.deliver(payload, refused), taken=taken)
         finally:
             if session is not None:
                 session.close()
@@ -102,18 +114,27 @@ class _Session:
         except smtplib.SMTPAuthenticationError as error:
             raise _Ended(SendReason.LOGIN_REFUSED, error.smtp_code, error.smtp_error) from error
 
-    def offer(self, recipients: Sequence[str], payload: bytes) -> dict[str, str]:
-        """MAIL and RCPT; the recipients that were refused. All refused ends the session."""
-        code, reply = self._command("mail", self._envelope_from, self._options(recipients, payload))
-        if code != 250:
-            raise _Ended(SendReason.SENDER_REFUSED, code, reply)
+    def offer(
+        self, recipients: Sequence[str], copies: Sequence[str], payload: bytes
+    ) -> dict[str, str]:
+        """MAIL and RCPT; who was refused. With all recipients refused the session ends here."""
+        options = self._options((*recipients, *copies), payload)
+        answer, said = self._command("mail", self._envelope_from, options)
+        if answer != 250:
+            raise _Ended(SendReason.SENDER_REFUSED, answer, said)
+        refused = self._offer_each(recipients)
+        if len(refused) == len(set(recipients)):
+            # A copy of our own must not stand for a message that nobody else will get.
+            code, _, reply = refused[recipients[-1]].partition(" ")
+            raise _Ended(SendReason.RECIPIENTS_REFUSED, int(code), reply, refused)
+        return refused | self._offer_each(copies)
+
+    def _offer_each(self, addresses: Sequence[str]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        for recipient in recipients:
-            code, reply = self._command("rcpt", recipient)
+        for address in dict.fromkeys(addresses):
+            code, reply = self._command("rcpt", address)
             if code not in (250, 251):
-                refused[recipient] = f"{code} {_text(reply)}"
-        if len(refused) == len(recipients):
-            raise _Ended(SendReason.RECIPIENTS_REFUSED, code, reply)
+                refused[address] = f"{code} {_text(reply)}"
         return refused
 
     def begin_data(self) -> None:
@@ -245,11 +266,13 @@ def _secure(made: smtplib.SMTP, endpoint: Endpoint, context: ssl.SSLContext) -> 
         raise _Ended(SendReason.TLS_REQUIRED, reply=f"{endpoint.host} offers no STARTTLS")
 
 
-def _check(envelope_from: str, recipients: Sequence[str], payload: bytes) -> None:
+def _check(
+    envelope_from: str, recipients: Sequence[str], payload: bytes, copies: Sequence[str] = ()
+) -> None:
     """Refuse what would mean something else on the wire than it does here."""
     if not recipients:
         raise _Ended(SendReason.NO_RECIPIENTS)
-    for address in (envelope_from, *recipients):
+    for address in (envelope_from, *recipients, *copies):
         if not _ADDRESS.fullmatch(address):
             raise _Ended(
                 SendReason.ADDRESS_INVALID, reply=f"{address!r} cannot stand in an envelope"

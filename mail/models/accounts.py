@@ -63,6 +63,7 @@ class Account(models.Model):
     smtp_secret_ref = models.CharField(max_length=500, blank=True)
     from_address = models.EmailField(max_length=254, blank=True)
     sign_outbound = models.BooleanField(default=False)
+    bcc_self = models.BooleanField(default=False)
     preserves_mime = models.BooleanField(default=True)
     poll_interval = models.CharField(max_length=4, choices=Interval.choices, default=Interval.M5)
     tls_skip_verify = models.BooleanField(default=False)

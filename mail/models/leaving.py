@@ -17,8 +17,9 @@ class Outbound(models.Model):
 
     `origin` says who wrote it (`pipeline:UUID`, `operator:NAME`); `in_reply_to` the message it
     answers. `automatic` mail carries `Auto-Submitted` and counts against the caps: above the hourly
-    one it waits as `queued`. `submitted_at` is when it took its place under the caps; `reason` a
-    stable word for how it ended.
+    one it waits as `queued`. `submitted_at` is when it took its place under the caps; `filed_at`
+    when we began to append a copy to Sent, which from then on proves nothing about the server;
+    `reason` a stable word for how it ended.
     """
 
     class Status(models.TextChoices):
@@ -67,6 +68,7 @@ class Outbound(models.Model):
     reason = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     submitted_at = models.DateTimeField(null=True, blank=True)
+    filed_at = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)
 
     #: Outgoing mail whose end is known.

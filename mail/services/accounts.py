@@ -25,7 +25,7 @@ from mail.exceptions import AccountDisabled, ReplyRefused, TransportError
 from mail.gateways.base import LOOPBACK_HOSTS, Mailbox
 from mail.models import Account
 from mail.registry import transport
-from mail.services import gmail_reading
+from mail.services import gmail_reading, sent_copies
 from mail.signals import account_changed
 from mail.types import Provider
 from teams.services.events import append_event
@@ -50,6 +50,7 @@ EDITABLE = frozenset(
         "smtp_username",
         "smtp_secret_ref",
         "from_address",
+        "bcc_self",
         "sign_outbound",
         "preserves_mime",
         "poll_interval",
@@ -243,6 +244,7 @@ def _look_around(account: Account, mailbox: Mailbox) -> list[Check]:
             checks.append(Check(f"folder {folder}", True, f"{state.exists} messages"))
         except TransportError as error:
             checks.append(Check(f"folder {folder}", False, error.detail))
+    checks += _sent_copies(account, mailbox)
     if account.tls_skip_verify and account.host not in LOOPBACK_HOSTS:
         advice = "certificates are not checked: anybody on the way can read along. Switch it off"
         checks.append(Check("certificates", False, advice))
@@ -250,6 +252,17 @@ def _look_around(account: Account, mailbox: Mailbox) -> list[Check]:
         has = capability in mailbox.capabilities
         checks.append(Check(capability, has, "" if has else without))
     return checks
+
+
+def _sent_copies(account: Account, mailbox: Mailbox) -> list[Check]:
+    """Whether what lies in Sent fits what the account says about its server."""
+    if not account.sent_folder:
+        missing = "name the Sent folder: without it nothing that was sent can be verified"
+        return [Check("Sent copies", False, missing)] if account.server_files_sent else []
+    try:
+        return [Check("Sent copies", *sent_copies.judged(account, mailbox))]
+    except CountersignError as error:
+        return [Check("Sent copies", False, error.detail)]
 
 
 def usable(account_id: int) -> Account:

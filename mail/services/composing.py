@@ -93,6 +93,16 @@ def sender_address(account: Account) -> str:
     return account.from_address or account.identity.email
 
 
+def own_copies(draft: Outbound) -> tuple[str, ...]:
+    """Who gets a copy beside those that the message names: the sender, where the account says so.
+
+    A recipient like any other on the envelope, shown to whoever approves, and in no header.
+    """
+    own = sender_address(draft.account)
+    named = {address.lower() for address in draft.to}
+    return (own,) if draft.account.bcc_self and own.lower() not in named else ()
+
+
 def new_message_id(address: str) -> str:
     """An id of ours, without brackets, in the domain of the address that sends."""
     domain = address.rpartition("@")[2]

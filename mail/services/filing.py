@@ -38,8 +38,14 @@ def file_sent(*, outbound_id: UUID | str) -> bool:
             mailbox.select(account.sent_folder)
             if mailbox.find(outbound.message_id):
                 return False
+            _note_filing(outbound)
             mailbox.append(account.sent_folder, payload, outbound.settled_at or timezone.now())
     except TransportError as error:
         log.warning("mail.not_filed", outbound=str(outbound_id), reason=error.code)
         return False
     return True
+
+
+def _note_filing(outbound: Outbound) -> None:
+    """Say so first: whatever becomes of the copy, it is none of the server's own."""
+    Outbound.objects.filter(pk=outbound.pk, filed_at=None).update(filed_at=timezone.now())

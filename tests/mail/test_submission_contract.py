@@ -152,3 +152,28 @@ def test_a_trial_without_a_message_says_whether_it_is_let_in(way_out):
     refusal = way_out.submission.refusal(wrong, envelope_from=SENDER)
     assert (refusal.reason, refusal.code) == ("login-refused", 535)
     assert not way_out.taken()
+
+
+@pytest.mark.parametrize("refused", [(), (OTHER,), (RECIPIENT,)])
+def test_copies_go_beside_the_recipients_and_never_without_them(way_out, refused):
+    for address in refused:
+        way_out.refuse(address)
+    payload = make_mail()
+    result = way_out.submission.send(
+        way_out.endpoint,
+        envelope_from=SENDER,
+        recipients=(RECIPIENT,),
+        copies=(OTHER,),
+        payload=payload,
+    )
+    if RECIPIENT in refused:
+        assert (result.outcome, list(result.refused)) == (SendOutcome.FAILED, [RECIPIENT])
+        assert (result.reason, result.code) == ("recipients-refused", 550)
+        assert (way_out.taken(), result.taken) == ([], ())
+        return
+    expected = tuple(one for one in (RECIPIENT, OTHER) if one not in refused)
+    assert result.outcome is SendOutcome.ACCEPTED
+    assert result.taken == expected
+    assert list(result.refused) == list(refused)
+    ((_, recipients, content),) = way_out.taken()
+    assert (recipients, content) == (expected, payload)

@@ -28,7 +28,13 @@ class NoSubmission:
     """A read-only account has no way out."""
 
     def send(
-        self, endpoint: Endpoint, *, envelope_from: str, recipients: Sequence[str], payload: bytes
+        self,
+        endpoint: Endpoint,
+        *,
+        envelope_from: str,
+        recipients: Sequence[str],
+        payload: bytes,
+        copies: Sequence[str] = (),
     ) -> SubmissionResult:
         """Failed for certain, without a contact."""
         return SubmissionResult(SendOutcome.FAILED, SendReason.READ_ONLY)

@@ -1,0 +1,86 @@
+"""Outgoing mail of any kind leaves through one effect: nothing else reaches what sends."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+APPS = ("guards", "approvals", "teams", "mail", "pipelines", "config")
+
+#: Who may say what: the attribute that is used, and the only modules that use it.
+DOORS = {
+    # The way out of an account: the act's one contact, and a trial login without a message.
+    "submission": {"mail/adapters.py", "mail/services/accounts.py"},
+    # The act of a kind: the engine alone, after the mark.
+    "contact": {"approvals/services/effects.py"},
+}
+#: Libraries that send, and the only modules that import them. The demo's strangers post their own.
+LIBRARIES = {
+    "smtplib": {"mail/gateways/smtp.py", "config/demo/post.py"},
+    "aiosmtplib": set(),
+    "django.core.mail": set(),
+}
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for app in APPS:
+        for path in sorted((ROOT / app).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _used(tree: ast.Module, name: str) -> bool:
+    """Whether a module reads a transport's way out, or calls a kind's contact."""
+    nodes = list(ast.walk(tree))
+    if name == "contact":
+        return any(_calls(node, name) for node in nodes)
+    read = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    return any(node.attr == name for node in read)
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return called and node.func.attr == name
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@pytest.mark.invariant(19)
+@pytest.mark.parametrize("door", DOORS)
+def test_only_the_engine_and_its_kind_take_the_door(door: str) -> None:
+    assert {name for name, tree in _modules() if _used(tree, door)} == DOORS[door]
+
+
+@pytest.mark.invariant(19)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_only_the_gateway_imports_what_can_send(library: str) -> None:
+    assert {name for name, tree in _modules() if library in _imported(tree)} == LIBRARIES[library]
+
+
+@pytest.mark.parametrize(
+    ("source", "door"),
+    [
+        ("transport(x).submission.send(e, payload=p)", "submission"),
+        ("way = transport(x).submission\nway.send(e)", "submission"),
+        ("registry.act(name).contact(act)", "contact"),
+    ],
+)
+def test_a_second_way_out_would_be_seen(source: str, door: str) -> None:
+    assert _used(ast.parse(source), door)
+
+
+def test_a_second_library_would_be_seen() -> None:
+    for source in ("import smtplib", "from smtplib import SMTP"):
+        assert "smtplib" in _imported(ast.parse(source))
+    assert "django.core.mail" in _imported(ast.parse("from django.core import mail"))
