@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -13,7 +14,8 @@ from django.db.models import Prefetch, QuerySet
 
 from approvals import freezing, registry, sealing
 from approvals.clock import database_now
-from approvals.models import Approval, Effect, Hold
+from approvals.models import Approval, Consent, ContactBudget, Effect, Hold, Job, Observation
+from approvals.types import Contact, Purpose
 from guards.exceptions import NotFound
 from guards.models import ApiToken, Identity
 from guards.types import Asker
@@ -34,6 +36,24 @@ class Clock:
     def is_over(self) -> bool:
         """Whether a yes comes too late."""
         return self.seconds_left <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContactCount:
+    """How many contacts of one kind a grant allows, and how many of them were made."""
+
+    contact: str
+    spent: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One later look at an effect: its job, what it contacted, and what it found."""
+
+    job: Job
+    contacts: list[ContactCount]
+    observation: Observation | None
 
 
 def waiting_holds() -> QuerySet[Hold]:
@@ -66,7 +86,7 @@ def effects() -> QuerySet[Effect]:
     """All effects, newest first, with approval and observations."""
     return (
         Effect.objects.select_related("approval")
-        .prefetch_related("observations")
+        .prefetch_related(Prefetch("observations", Observation.objects.select_related("job")))
         .order_by("-created_at")
     )
 
@@ -149,6 +169,46 @@ def drift(approval: Approval) -> str | None:
     facts = freezing.open_facts(approval)
     with transaction.atomic():
         return registry.kind(approval.kind).recheck_in_writer(freezing.subject_of(approval), facts)
+
+
+def contact_counts(consent: Consent | None) -> list[ContactCount]:
+    """What a grant allows and what was spent of it, in the order in which contacts are made."""
+    if consent is None:
+        return []
+    return _counts(consent.budgets.all())
+
+
+def planned_contacts(kind: str, purpose: Purpose) -> list[ContactCount]:
+    """What a grant for this purpose would allow; nothing for a kind that needs none."""
+    caps = registry.caps(kind, purpose)
+    return [ContactCount(str(one), 0, caps[one]) for one in Contact if one in caps]
+
+
+def preview_grant(approval: Approval) -> Consent | None:
+    """The grant under which the snapshot of a review was taken."""
+    if approval.goal_id is None:
+        return None
+    grants = Consent.objects.filter(goal_id=approval.goal_id, purpose=Purpose.PREVIEW)
+    return grants.prefetch_related("budgets").order_by("-created_at").first()
+
+
+def looks_at(effect: Effect) -> list[Look]:
+    """Every later look at an effect, newest first."""
+    jobs = Job.objects.filter(looks_at=effect).select_related("observation", "consent")
+    return [
+        Look(
+            job=job,
+            contacts=contact_counts(job.consent),
+            observation=getattr(job, "observation", None),
+        )
+        for job in jobs.prefetch_related("consent__budgets").order_by("-created_at")
+    ]
+
+
+def _counts(budgets: Iterable[ContactBudget]) -> list[ContactCount]:
+    by_contact = {budget.contact: budget for budget in budgets}
+    found = (by_contact[one] for one in Contact if one in by_contact)
+    return [ContactCount(one.contact, one.spent, one.cap) for one in found]
 
 
 def kinds_in_use() -> list[str]:

@@ -15,6 +15,8 @@ from guards.fronts.console import ConsoleAdmin
 from tests.console.sample import Sample
 
 HOUSE = ("guards", "approvals", "teams", "mail", "pipelines")
+#: Looking at the console is what keeps a session from being idle: the one thing that it may move.
+OF_SITTING_THERE = {"approvals.Root": {"idle_until"}}
 
 
 def state_of_the_house() -> str:
@@ -22,7 +24,11 @@ def state_of_the_house() -> str:
     total = hashlib.sha256()
     for label in HOUSE:
         for model in apps.get_app_config(label).get_models():
-            rows = model._default_manager.order_by("pk").values_list()
+            moves = OF_SITTING_THERE.get(model._meta.label, set())
+            columns = [one.attname for one in model._meta.concrete_fields]
+            rows = model._default_manager.order_by("pk").values_list(
+                *(column for column in columns if column not in moves)
+            )
             for row in rows.iterator():
                 values = [bytes(v) if isinstance(v, memoryview) else v for v in row]
                 total.update(f"{model._meta.label}{values!r}".encode())
