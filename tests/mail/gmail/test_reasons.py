@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from approvals.sentences import look_sentence, reason_sentence
 from mail import gmail
-from mail.gmail.reasons import MEANINGS, Reason
+from mail.gmail.reasons import GOOGLE, MEANINGS, Reason
 
 
 def test_each_reason_has_a_sentence():
     assert set(MEANINGS) == set(Reason)
     assert all(text.endswith(".") for text in MEANINGS.values())
+
+
+def test_a_person_reads_them_where_an_act_or_a_look_ended():
+    for word, text in {**MEANINGS, **GOOGLE}.items():
+        assert text[0].isupper() and text.endswith(".")
+        assert reason_sentence(word)
+        assert look_sentence(word)
 
 
 def test_each_reason_is_given_somewhere():
