@@ -13,6 +13,7 @@ from guards import registry as guards_registry
 from guards import types as guards_types
 from guards.exceptions import CountersignError
 from guards.fronts import mcp
+from guards.openpgp import EncryptionRefusal
 from mail import types as mail_types
 from mail.gmail import reasons as gmail_reasons
 from pipelines import types as pipelines_types
@@ -28,6 +29,8 @@ _CLOSED_LISTS = (
     *(getattr(guards_types, name) for name in ("TrustLevel", "TrustReason", "ProviderHeaders")),
     *(getattr(guards_types, name) for name in ("Action", "Verdict", "Rule", "Refusal")),
     *(getattr(mail_types, name) for name in ("Provider", "LoopReason", "SendReason")),
+    *(getattr(mail_types, name) for name in ("Verb", "OrderFault", "AnswerReason")),
+    EncryptionRefusal,
     gmail_reasons.Reason,
     *(getattr(pipelines_types, name) for name in ("PlanRule", "RunRule", "ResumeRule", "FileRule")),
 )
