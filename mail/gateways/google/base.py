@@ -287,6 +287,7 @@ class Missing(StatusRefused):
     """Google does not have that message or thread (any more)."""
 
     code = "google-missing"
+    permanent = True
 
     def __init__(self) -> None:
         super().__init__(404, word="not found", passing=False)
@@ -296,6 +297,7 @@ class HistoryGone(StatusRefused):
     """The history does not reach back to the cursor: everything has to be listed again."""
 
     code = "google-history-gone"
+    permanent = True
 
     def __init__(self) -> None:
         super().__init__(404, word="history is gone", passing=False)
