@@ -12,6 +12,7 @@ from approvals.services import approvals, holds
 from config.demo import cast, letters, scene
 from config.demo.post import post
 from config.demo.report import Crash, Told, accepted_at_server
+from config.demo.telling import say
 from config.demo.world import World
 from config.embedded_mail import Ports, read_ports
 from config.supervision import Child, Supervisor
@@ -26,12 +27,6 @@ _SETTLED = frozenset(Effect.Phase) - Effect.OUTSTANDING
 
 class StepTimedOut(Exception):
     """Something of the story did not happen in time."""
-
-
-def say(line: str) -> None:
-    """One line of progress, beside the report on standard output."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
 
 
 def wait_for(what: str, holds_true: Callable[[], object], seconds: float = STEP) -> None:

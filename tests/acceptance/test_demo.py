@@ -130,6 +130,8 @@ def test_a_worker_killed_in_the_middle_of_a_send_leaves_an_honest_unknown(option
 def test_wrong_use_exits_2():
     assert _demo("--json")[0] == 2
     assert _demo("--once", "--crash-after-data", "--crash-after-dispatch")[0] == 2
+    assert _demo("--once", "--unknown")[0] == 2
+    assert _demo("--unknown", "--crash-after-data")[0] == 2
 
 
 def test_what_is_missing_is_named_and_exits_3(tmp_path: Path):
@@ -150,3 +152,27 @@ def test_a_database_that_is_in_use_is_left_alone(installation: Installation):
     assert (code, out) == (2, "")
     assert installation.rows("SELECT username FROM auth_user") == [("somebody",)]
     assert installation.rows("SELECT count(*) FROM guards_identity") == [(0,)]
+
+
+@pytest.mark.invariant(20)
+def test_a_lost_answer_is_told_honestly_and_found_again():
+    code, out, err = _demo("--unknown", "--json")
+    assert code == 0, out + err
+    assert out.count("\n") == 1, "JSON and nothing else on standard output"
+    effect = {"phase": "unknown", "reason": "connection-lost"}
+    assert json.loads(out) == {
+        "schema": "demo-unknown/1",
+        "ok": True,
+        "posts": 1,
+        "effect": effect,
+        "observation": {"outcome": "verified_sent_observation"},
+        "effect_after": effect,
+    }
+
+
+@pytest.mark.soak
+def test_the_story_of_a_lost_answer_reads_in_a_few_lines():
+    code, out, _ = _demo("--unknown")
+    assert code == 0
+    assert out.splitlines()[0] == "POSTs counted at the provider: 1"
+    assert out.splitlines()[-1] == "as told"
