@@ -14,13 +14,14 @@ from approvals.models import Connection
 from approvals.services import connections
 from approvals.types import Contact
 from guards.exceptions import InvalidInput
+from guards.types import Subject
 from mail import registry, selectors
-from mail.exceptions import MailboxReadOnly
+from mail.exceptions import LeaseLost, MailboxReadOnly
 from mail.gateways.base import Endpoint, Waker
 from mail.gateways.google.base import StatusRefused
 from mail.gateways.google.client import GoogleClient
 from mail.gateways.google.http import HttpWire
-from mail.models import Account, FolderCursor, GmailMessage, Location, Message
+from mail.models import Account, AccountLease, FolderCursor, GmailMessage, Location, Message
 from mail.services import accounts, due, gmail_reading, leases, mailboxes, polling, watching
 from teams.models import Event
 from tests.mail.factories import OPERATOR, AccountFactory, IdentityFactory, make_contact, make_mail
@@ -44,27 +45,20 @@ def google(google_server, monkeypatch):
 
 
 def connect(account: Account, server) -> None:
-    """The account's read-only connection, as importing it leaves it."""
+    """A person imports the account's read-only connection."""
     issued = server.google.issue(server.person, "readonly")
     server.monkeypatch.setenv("GOOGLE_CLIENT_SECRET", issued.credential.client_secret.reveal())
     server.monkeypatch.setenv("GOOGLE_REFRESH_TOKEN", issued.credential.refresh_token.reveal())
     server.issued = issued
-    fields = {
-        "client_id": issued.credential.client_id,
-        "client_secret_ref": "env:GOOGLE_CLIENT_SECRET",
-        "refresh_token_ref": "env:GOOGLE_REFRESH_TOKEN",
-        "state": Connection.State.NEW,
-        "reason": "",
-    }
-    mine = Connection.objects.filter(account_type="mail.account", account_id=str(account.pk))
-    if not mine.update(**fields, address="", revision=F("revision") + 1):
-        mine.create(
-            account_type="mail.account",
-            account_id=str(account.pk),
-            use=Connection.Use.READONLY,
-            created_by="operator:olga",
-            **fields,
-        )
+    connections.import_connection(
+        account=Subject("mail.account", str(account.pk)),
+        use="readonly",
+        client_id=issued.credential.client_id,
+        client_secret_ref="env:GOOGLE_CLIENT_SECRET",
+        refresh_token_ref="env:GOOGLE_REFRESH_TOKEN",
+        by=OPERATOR,
+        root=None,
+    )
 
 
 @pytest.fixture
@@ -278,6 +272,27 @@ def test_mail_that_was_archived_before_it_was_fetched_is_not_lost(settled, googl
     assert subjects() == ["Archived"]
 
 
+def test_no_more_is_held_at_once_than_may_be_and_the_rest_comes_next(settled, google, monkeypatch):
+    monkeypatch.setattr("mail.gateways.google.mailbox.HELD_BYTES", 10_000)
+    for number in range(5):
+        google.box.add(make_mail(subject=str(number), text="x" * 6_000))
+    passes = [polling.poll(account_id=settled.pk).stored for _ in range(4)]
+    assert passes == [2, 2, 1, 0]
+    assert subjects() == ["0", "1", "2", "3", "4"]
+
+
+def test_a_long_fetch_keeps_its_lease(settled, google, monkeypatch):
+    monkeypatch.setattr("mail.gateways.google.mailbox._RENEW_SECONDS", 0.0)
+    google.box.add(make_mail())
+    lease = leases.acquire(account_id=settled.pk)
+    with mailboxes.open_mailbox(account=settled, lease=lease) as mailbox:
+        mailbox.select("INBOX")
+        AccountLease.objects.update(fence=lease.fence + 1)
+        with pytest.raises(LeaseLost):
+            mailbox.fetch(mailbox.uids_after(0))
+    assert google.google.count("message") == 0
+
+
 def test_mail_beyond_the_limit_is_stored_by_its_header(settled, google, settings):
     settings.MAIL_MAX_BYTES = 100_000
     raw = make_mail(subject="Large", text="x" * 300_000)
@@ -444,6 +459,23 @@ def _revoke_with_the_next_history() -> None:
             return answer
 
     registry.register_google(Revoking())
+
+
+@pytest.mark.fault("send-16")
+def test_a_connection_that_is_revoked_is_shown_with_its_account_at_once(settled, google):
+    connections.revoke(connection_id=Connection.objects.get().pk, by=OPERATOR, reason="no longer")
+    settled.refresh_from_db()
+    assert settled.state == "failing"
+    assert "revoked" in settled.last_error
+    assert kinds("account.failing") == 1
+    Account.objects.update(next_poll_at=None)
+    assert due.enqueue_polls() == 0
+    assert google.google.count() == 0
+    connect(settled, google)
+    settled.refresh_from_db()
+    assert settled.next_poll_at is None
+    assert poll_mail(settled)["ok"]
+    assert kinds("account.recovered") == 1
 
 
 def test_an_account_that_is_switched_off_in_a_pass_makes_no_further_contact(settled, google):

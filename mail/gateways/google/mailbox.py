@@ -8,6 +8,7 @@ after it, and what is known already keeps its UID.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,9 +36,14 @@ from mail.gateways.google.base import (
 )
 from mail.types import FetchedMessage, MailboxState
 
-#: What a message is taken to weigh before it was fetched: Gmail does not say so in its lists. It
-#: keeps the messages of one commit so few that the largest of them fit into memory and a lease.
-NOMINAL_BYTES = 2 * 1024 * 1024
+#: What a message is taken to weigh before it was fetched: Gmail does not say so in its lists.
+NOMINAL_BYTES = 256 * 1024
+#: What the messages of one fetch may really weigh together. Those beyond come with the next pass.
+HELD_BYTES = 48 * 1024 * 1024
+#: From what size on a message may be one that the line does not bring in time.
+LARGE_BYTES = 2 * 1024 * 1024
+#: Seconds of fetching after which the reader says that it is still at it.
+_RENEW_SECONDS = 30.0
 #: What goes along with a message's bytes in an answer.
 _BESIDE_BYTES = 64 * 1024
 _NOT_MAIL = frozenset({"TRASH", "SPAM", "DRAFT"})
@@ -102,6 +108,7 @@ class GmailMailbox:
         self._opened = opened
         self._pinned: int | None = opened.profile.history_id
         self._gone: set[int] = set()
+        self._renewed_at = time.monotonic()
 
     def select(self, folder: str) -> MailboxState:
         """Read on in the history, or list the label where that is not possible."""
@@ -140,7 +147,11 @@ class GmailMailbox:
         known = self._opened.ledger.references(uids)
         got: dict[int, FetchedMessage] = {}
         broken: Exception | None = None
+        held = 0
         for uid in sorted(known):
+            if held > HELD_BYTES:
+                break
+            self._renew()
             try:
                 message = self._fetch_one(uid, known[uid].id, headers_only)
             except (BadAnswer, AnswerTooLarge):
@@ -152,6 +163,7 @@ class GmailMailbox:
                 self._gone.add(uid)
             else:
                 got[uid] = message
+                held += len(message.raw)
         absent = tuple(uid for uid in dict.fromkeys(uids) if uid not in got)
         return FetchResult(tuple(got.values()), absent, broken)
 
@@ -182,6 +194,12 @@ class GmailMailbox:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _renew(self) -> None:
+        """A fetch may take longer than a lease."""
+        if time.monotonic() - self._renewed_at > _RENEW_SECONDS:
+            self._opened.ledger.renew()
+            self._renewed_at = time.monotonic()
 
     def _begin(self) -> None:
         """The first sight of the label: what lies there is older, what came meanwhile is news."""
@@ -267,7 +285,7 @@ class GmailMailbox:
     def _head_of_large(self, uid: int, gmail_id: str) -> FetchedMessage | None:
         """A large message that the line does not bring in time holds up nothing for ever."""
         head = self._head(uid, gmail_id)
-        if head is not None and head.size <= NOMINAL_BYTES:
+        if head is not None and head.size <= LARGE_BYTES:
             raise TimedOut
         return head
 
