@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from approvals import signals
+from approvals.exceptions import DigestMismatch
 from approvals.models import Approval, Effect
-from approvals.services import effects
+from approvals.services import approvals, effects
 from guards.exceptions import AlreadyDecided
 from guards.signals import unit_closing
 from tests.databases import exit_of, forked, kill_me
@@ -130,7 +131,7 @@ def test_two_workers_post_once(shared_world: GmailWorld):
     assert len(shared_world.sent()) == 1
 
 
-def test_two_clicks_are_one_intent_and_one_post(shared_world: GmailWorld):
+def test_one_canonical_intent_and_approval_for_two_clicks_at_once(shared_world: GmailWorld):
     approval = shared_world.open()
     start, go = os.pipe()
 
@@ -145,6 +146,21 @@ def test_two_clicks_are_one_intent_and_one_post(shared_world: GmailWorld):
     approval.refresh_from_db()
     assert approval.state == Approval.State.CONSUMED
     assert (effect.phase, shared_world.google.posts) == ("verified", 1)
+
+
+def test_one_canonical_intent_a_second_yes_gets_the_first_and_another_digest_none(
+    world: GmailWorld,
+):
+    approval = world.open()
+    effect = world.approve(approval)
+    assert world.approve(approval).pk == effect.pk
+    with pytest.raises(DigestMismatch):
+        approvals.approve(
+            approval_id=approval.pk, by=OPERATOR, via="console", digest="0" * 64, root=world.root
+        )
+    assert world.dispatch(effect).phase == "verified"
+    assert world.approve(approval).pk == effect.pk
+    assert world.google.posts == 1
 
 
 def test_a_cancelled_intent_contacts_nobody(world: GmailWorld):

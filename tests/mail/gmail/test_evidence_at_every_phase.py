@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from approvals import registry
 from approvals.exceptions import Blocked
 from approvals.models import Effect
 from tests.mail.gmail.world import GmailWorld
@@ -77,7 +78,7 @@ def test_scopes_that_are_not_exact_end_a_preview_before_anybody_is_asked(
 
 @pytest.mark.parametrize("use", ["read", "send"])
 @pytest.mark.parametrize("fault", SCOPES)
-def test_scopes_that_are_not_exact_end_an_execution_before_anybody_is_asked(
+def test_present_scopes_every_refresh_or_the_execution_ends_before_anybody_is_asked(
     world: GmailWorld, google_server: GoogleServer, fault: str, use: str
 ):
     effect = world.approve()
@@ -173,3 +174,17 @@ def test_a_revoked_credential_ends_an_execution(world: GmailWorld, use: str):
     after = world.dispatch(effect)
     assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "needs-reconnect")
     assert set(world.contacts()) <= {"token read", "token send"}
+
+
+def test_a_last_look_that_is_too_old_posts_nothing(world: GmailWorld):
+    """Freshness: the source was looked at within ten seconds before the mark, or it ends."""
+    kind = registry.act("mail.gmail")
+    assert kind.freshness == 10.0
+    effect = world.approve()
+    kind.freshness = -1.0
+    try:
+        after = world.dispatch(effect)
+    finally:
+        del kind.freshness
+    assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "observation_stale")
+    assert world.google.posts == 0
