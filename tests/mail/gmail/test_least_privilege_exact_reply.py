@@ -1,4 +1,4 @@
-"""A separately consented, least-privilege exact reply: what is read, what leaves, what proves it."""
+"""A separately consented exact reply of least privilege: what is read, leaves, and proves it."""
 
 from __future__ import annotations
 
