@@ -77,11 +77,23 @@ def open_facts(row: Approval | Effect) -> dict[str, object]:
 
 def open_intent(effect: Effect) -> tuple[bytes, dict[str, object]]:
     """Payload and facts of an effect, proved against its digest; ArtifactUnreadable otherwise."""
-    payload, facts = sealing.unseal(effect.payload), open_facts(effect)
-    columns = {name: getattr(effect, name) for name in _REQUEST_COLUMNS}
+    payload = _opened(effect.payload, "payload")
+    facts: dict[str, object] = json.loads(_opened(effect.facts, "facts"))
+    columns = shared_columns(effect)
     if _digest(columns, facts, sha256(payload).hexdigest()) != effect.digest:
-        raise ArtifactUnreadable(f"effect {effect.pk} does not hold what was approved")
+        approved = shared_columns(effect.approval)
+        changed = next((name for name in columns if columns[name] != approved[name]), "digest")
+        raise ArtifactUnreadable(
+            f"effect {effect.pk} does not hold what was approved", field=changed
+        )
     return payload, facts
+
+
+def _opened(artifact: Artifact, field: str) -> bytes:
+    try:
+        return sealing.unseal(artifact)
+    except ArtifactUnreadable as error:
+        raise ArtifactUnreadable(error.detail, field=field) from error
 
 
 _REQUEST_COLUMNS = (

@@ -31,11 +31,23 @@ class RootMiddleware:
 
     def _live(self, request: HttpRequest) -> Root | None:
         root = roots.of_session(request.session)
-        if root is None or not roots.is_live(root):
+        if root is not None and root.user_id == request.user.pk:
+            roots.keep_login(root, request.user)
+        if root is None or root.user_id != request.user.pk or not roots.is_live(root):
             logout(request)
             return None
-        roots.touch(root)
+        if not is_background(request):
+            roots.touch(root)
         return root
+
+
+def is_background(request: HttpRequest) -> bool:
+    """A request that a page makes by itself, to show what is new: nobody need be sitting there.
+
+    Browsers say so (Fetch Metadata); the console's own scripts do, for those that do not.
+    """
+    mode = request.headers.get("Sec-Fetch-Mode", "navigate")
+    return mode != "navigate" or "X-Requested-With" in request.headers
 
 
 def root_of(request: HttpRequest) -> Root | None:

@@ -20,6 +20,10 @@ def begin_root(request: HttpRequest | None, user: Any, **_: object) -> None:
         return
     principal = Asker("operator", user.get_username())
     _end_root(session, by=principal)
+    # Where somebody else was logged in before, Django has emptied the session by now.
+    before = getattr(request, "root", None)
+    if before is not None:
+        roots.end(root_id=before.pk, by=principal)
     session[roots.SESSION_KEY] = str(roots.mint(user=user, principal=principal).pk)
 
 

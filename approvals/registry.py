@@ -11,10 +11,12 @@ it (`approvals.services.approvals.consume`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
 
 from django.conf import settings
 
@@ -27,9 +29,17 @@ from approvals.types import (
     ContactResult,
     Frozen,
     Grant,
+    Observed,
     Purpose,
 )
+from guards import registry as guards_registry
+from guards.exceptions import InvalidInput
 from guards.types import Subject
+
+if TYPE_CHECKING:
+    from approvals.models import Connection
+
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
 
 #: How many contacts of each kind a purpose may make.
 Caps = Mapping[Purpose, Mapping[Contact, int]]
@@ -151,8 +161,35 @@ class PermissionKind(Kind, Protocol):
         ...
 
 
+class Provider(Protocol):
+    """Where the accounts of one type keep their mail: what a connection there may do.
+
+    `caps`: the contacts that one verification may make.
+    """
+
+    account_type: str
+    caps: Mapping[Contact, int]
+
+    def declared(self, use: str) -> Sequence[str]:
+        """The canonical scopes of a use: exactly these are asked for and accepted."""
+        ...
+
+    def require_account(self, account: Subject) -> None:
+        """InvalidInput unless that account exists and may be connected. Database only."""
+        ...
+
+    def verify(self, connections: Sequence[Connection], grant: Grant) -> Mapping[UUID, Observed]:
+        """Ask the provider whose they are and what they may do, outside any transaction.
+
+        Blocked names the reason and the field; then none of them is verified.
+        """
+        ...
+
+
+_providers: dict[str, Provider] = {}
 _acts: dict[str, ActKind] = {}
 _permissions: dict[str, PermissionKind] = {}
+_words: dict[str, str] = {}
 
 
 def register_kind(kind: ActKind) -> None:
@@ -163,6 +200,54 @@ def register_kind(kind: ActKind) -> None:
 def register_permission(kind: PermissionKind) -> None:
     """Make a kind of permission known. Called once, in an app's `ready()`."""
     _permissions[kind.name] = kind
+
+
+def register_provider(provider: Provider) -> None:
+    """Make the provider of a type of accounts known. Called once, in an app's `ready()`."""
+    _providers[provider.account_type] = provider
+
+
+def forget_provider(account_type: str) -> None:
+    """Take a provider out again: for tests of providers."""
+    _providers.pop(account_type, None)
+
+
+def provider(account_type: str) -> Provider:
+    """The provider of that type of accounts; InvalidInput where nobody connects such."""
+    try:
+        return _providers[account_type]
+    except KeyError:
+        raise InvalidInput(
+            f"nobody connects accounts of the type {account_type!r}", field="account"
+        ) from None
+
+
+def register_words(words: Mapping[str, str]) -> None:
+    """What a kind's own reasons say to a person, by their stable word. In an app's `ready()`."""
+    _words.update(words)
+
+
+def words() -> Mapping[str, str]:
+    """All of them."""
+    return _words
+
+
+def require_authority(kind: str) -> None:
+    """Have the database refuse an effect of that kind without session, goal, job and grant.
+
+    Called once, in an app's `ready()`, by the app that owns the kind.
+    """
+    if not _NAME.fullmatch(kind):
+        raise ValueError(f"{kind!r} cannot be the name of a kind")
+    guards_registry.refuse_rows(
+        guards_registry.RowRule(
+            "approvals.Effect",
+            f"effect_authority_of_{kind.replace('.', '_').replace('-', '_')}",
+            f"NEW.kind = '{kind}' AND (NOT NEW.needs_authority OR NEW.root_id IS NULL"
+            " OR NEW.goal_id IS NULL OR NEW.consent_id IS NULL OR NEW.job_id IS NULL)",
+            f"{kind} needs a session, a goal, a job and a grant",
+        )
+    )
 
 
 def forget_kind(name: str) -> None:
@@ -199,6 +284,11 @@ def validity(name: str) -> timedelta:
     if name in _permissions:
         return _permissions[name].validity
     return timedelta(seconds=settings.APPROVAL_SECONDS)
+
+
+def acts() -> Mapping[str, ActKind]:
+    """All registered kinds of acts by name."""
+    return dict(_acts)
 
 
 def kinds() -> Mapping[str, Kind]:

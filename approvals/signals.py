@@ -12,6 +12,10 @@
 `look_changed`      sender=Job, job=Job, effect=Effect, change=str (asked, ended), by=str: somebody
                     looks again at an unknown outcome
 `root_changed`      sender=Root, root=Root, change=str (minted, ended, revoked), by=str
+`goal_changed`      sender=Goal, goal=Goal, change=str (begun, closed, deleted), by=str
+`consent_changed`   sender=Consent, consent=Consent, change=str (granted, revoked), by=str
+`connection_changed`  sender=Connection, connection=Connection, change=str (imported, replaced,
+                    verified, unverified, needs_reconnect, revoked), by=str
 """
 
 from django.dispatch import Signal
@@ -25,3 +29,6 @@ contact_claimed = Signal()
 contact_returned = Signal()
 look_changed = Signal()
 root_changed = Signal()
+goal_changed = Signal()
+consent_changed = Signal()
+connection_changed = Signal()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from approvals.services import approvals, effects, recovery
+from approvals.services import approvals, effects, jobs, recovery
 from guards.queue import task
 from guards.services import idempotency
 
@@ -24,6 +24,7 @@ def sweep() -> None:
     """Expire what is over, settle what lost workers left, and wake what nobody took."""
     approvals.expire_due()
     effects.reconcile()
+    jobs.settle_lost()
     recovery.settle_lost()
     effects.enqueue_due()
     recovery.enqueue_due()

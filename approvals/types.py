@@ -62,6 +62,19 @@ class BoundConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class Observed:
+    """What a provider said of a connection: its scopes, canonical, and their digest; whose it is.
+
+    `subject` is empty where the provider tells nobody; `address` is the mailbox, exactly as told.
+    """
+
+    scopes: tuple[str, ...]
+    digest: str
+    subject: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Frozen:
     """Exactly what will happen: the bytes that would leave and what a person reads about them.
 

@@ -22,6 +22,10 @@ _RECORDED = {
     "approvals.effect_changed": approvals_signals.effect_changed,
     "approvals.effect_acknowledged": approvals_signals.effect_acknowledged,
     "approvals.look_changed": approvals_signals.look_changed,
+    "approvals.root_changed": approvals_signals.root_changed,
+    "approvals.goal_changed": approvals_signals.goal_changed,
+    "approvals.consent_changed": approvals_signals.consent_changed,
+    "approvals.connection_changed": approvals_signals.connection_changed,
 }
 
 

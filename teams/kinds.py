@@ -38,6 +38,20 @@ APPROVALS = {
     "effect.acknowledged": "{actor} acknowledged an act whose outcome is unknown.",
     "effect.look_asked": "{actor} had an act of unknown outcome looked at again, read-only.",
     "effect.looked_at": "The look ended: {outcome} ({reason}). The act itself stays unknown.",
+    "session.minted": "{actor} logged in: a session began.",
+    "session.ended": "A session of {principal} ended.",
+    "session.revoked": "{actor} revoked a session of {principal}.",
+    "goal.begun": "{actor} set out to {kind}: {about}.",
+    "goal.closed": "What was set out to do is done or given up: {kind} {about}.",
+    "goal.deleted": "What was set out to do was deleted: {kind} {about}.",
+    "grant.granted": "{actor} granted contacts to {purpose}, a finite number.",
+    "grant.revoked": "{actor} took a grant to {purpose} back.",
+    "connection.imported": "{actor} connected {account} for {use}, by secret references.",
+    "connection.replaced": "{actor} replaced the credentials of {account} for {use}.",
+    "connection.verified": "The {use} connection of {account} was verified.",
+    "connection.unverified": "The {use} connection of {account} was not verified: {reason}.",
+    "connection.needs_reconnect": "The {use} connection of {account} needs a person: {reason}.",
+    "connection.revoked": "{actor} revoked the {use} connection of {account}.",
 }
 
 TEAMS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from approvals import signals as approvals_signals
-from approvals.models import Approval, Effect, Hold, Job
+from approvals.models import Approval, Connection, Consent, Effect, Goal, Hold, Job, Root
 from guards import signals as guards_signals
 from guards.models import ApiToken, Contact, Decision, Permission, PinnedKey
 from guards.services.units import Unit, unit_of_work
@@ -32,6 +32,10 @@ def connect() -> None:
         (approvals_signals.effect_changed, record_effect),
         (approvals_signals.effect_acknowledged, record_acknowledgement),
         (approvals_signals.look_changed, record_look),
+        (approvals_signals.root_changed, record_session),
+        (approvals_signals.goal_changed, record_goal),
+        (approvals_signals.consent_changed, record_grant),
+        (approvals_signals.connection_changed, record_connection),
     )
     for signal, receiver in connections:
         signal.connect(receiver, dispatch_uid=f"teams.{receiver.__name__}")
@@ -191,6 +195,62 @@ def record_look(*, job: Job, effect: Effect, change: str, by: str, **_: Any) -> 
         actor=by,
         project=effect.project,
         facts=facts,
+    )
+
+
+def record_session(*, root: Root, change: str, by: str, **_: Any) -> None:
+    """An operator's session began, ended or was revoked."""
+    events.append_event(
+        kind=f"session.{change}",
+        subject=Subject("approvals.root", str(root.pk)),
+        actor=by,
+        facts={"principal": root.principal},
+    )
+
+
+def record_goal(*, goal: Goal, change: str, by: str, **_: Any) -> None:
+    """What a person set out to do has begun or ended."""
+    events.append_event(
+        kind=f"goal.{change}",
+        subject=Subject("approvals.goal", str(goal.pk)),
+        actor=by,
+        facts={
+            "kind": str(goal.kind),
+            "about": str(Subject(goal.about_type, goal.about_id)),
+            "session": str(goal.root_id),
+            "revision": goal.revision,
+        },
+    )
+
+
+def record_grant(*, consent: Consent, change: str, by: str, **_: Any) -> None:
+    """So many contacts were granted, or a grant was taken back."""
+    events.append_event(
+        kind=f"grant.{change}",
+        subject=Subject("approvals.consent", str(consent.pk)),
+        actor=by,
+        facts={
+            "purpose": str(consent.purpose),
+            "goal": str(consent.goal_id),
+            "session": str(consent.root_id),
+            "digest": consent.digest,
+        },
+    )
+
+
+def record_connection(*, connection: Connection, change: str, by: str, **_: Any) -> None:
+    """A credential was connected, proved, refused or revoked; what it says stays out of it."""
+    events.append_event(
+        kind=f"connection.{change}",
+        subject=Subject("approvals.connection", str(connection.pk)),
+        actor=by,
+        facts={
+            "account": str(Subject(connection.account_type, connection.account_id)),
+            "use": str(connection.use),
+            "state": str(connection.state),
+            "revision": connection.revision,
+            "reason": connection.reason,
+        },
     )
 
 

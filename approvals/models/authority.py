@@ -18,7 +18,8 @@ class Root(models.Model):
 
     `principal` is the asker that it stands for (`operator:ada`). It lives until `expires_at` at
     most, and `idle_until` unless the console is used; `ended_at` is a logout or a later login in
-    the same browser, `revoked_at` a security revocation.
+    the same browser, `revoked_at` a security revocation. `login_digest` is SHA-256 of what the
+    login was proved with: another password ends it, wherever it is open.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -32,9 +33,12 @@ class Root(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_by = models.CharField(max_length=200, blank=True)
+    revoked_reason = models.TextField(blank=True)
+    login_digest = models.CharField(max_length=64, blank=True)
 
     class Meta:
         ordering = ["-created_at"]
+        verbose_name = "session"
         constraints = [
             models.CheckConstraint(
                 condition=Q(idle_until__lte=F("expires_at")), name="root_idle_within_absolute"
@@ -116,6 +120,9 @@ class Connection(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     created_by = models.CharField(max_length=200)
     verified_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=200, blank=True)
+    revoked_reason = models.TextField(blank=True)
 
     class Meta:
         ordering = ["account_type", "account_id", "use"]
@@ -129,6 +136,10 @@ class Connection(models.Model):
                 condition=~Q(state="verified")
                 | (~Q(observed_digest="") & Q(verified_at__isnull=False)),
                 name="connection_verified_has_evidence",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="revoked") | Q(revoked_at__isnull=False),
+                name="connection_revoked_has_time",
             ),
         ]
 
@@ -159,9 +170,11 @@ class Consent(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_by = models.CharField(max_length=200, blank=True)
+    revoked_reason = models.TextField(blank=True)
 
     class Meta:
         ordering = ["-created_at"]
+        verbose_name = "grant"
         constraints = [
             models.UniqueConstraint(
                 fields=["effect", "request_digest"],
@@ -234,6 +247,20 @@ class Job(models.Model):
         ordering = ["-created_at"]
         constraints = [
             models.CheckConstraint(condition=Q(attempts__lte=1), name="job_one_attempt"),
+            models.CheckConstraint(
+                condition=Q(attempts=0)
+                | (
+                    ~Q(holder="")
+                    & Q(fence__gte=1)
+                    & Q(claimed_at__isnull=False)
+                    & Q(deadline__isnull=False)
+                ),
+                name="job_claim_is_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="execute") | Q(consent__isnull=False),
+                name="job_apart_from_acts_has_grant",
+            ),
             models.CheckConstraint(
                 condition=~Q(kind="recover")
                 | (Q(looks_at__isnull=False) & Q(consent__isnull=False)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -15,13 +14,20 @@ from approvals.clock import database_now
 from approvals.exceptions import (
     ApprovalExpired,
     ApprovalSuperseded,
-    ContactRefused,
     DigestMismatch,
     EffectAlreadyExists,
     EffectOutstanding,
 )
 from approvals.models import Approval, Consent, Effect, EffectQuerySet, Hold, Job, Root
-from approvals.services import artifacts, authority, consents, jobs, people, transitions
+from approvals.services import (
+    artifacts,
+    authority,
+    goals,
+    granting,
+    jobs,
+    people,
+    transitions,
+)
 from approvals.types import Purpose, Request
 from guards import process, queue
 from guards.exceptions import AlreadyDecided, Conflict, InvalidInput, NotFound, Refused
@@ -91,7 +97,8 @@ def approve_by_policy(*, request: Request, judgement: Judgement) -> Effect:
     """
     if judgement.verdict is not Verdict.ALLOW:
         raise Refused(f"{request.subject} may not leave: {judgement.rule}", rule=judgement.rule)
-    if not registry.act(request.kind).by_policy:
+    by_policy = registry.act(request.kind).by_policy
+    if not by_policy or registry.caps(request.kind, Purpose.EXECUTE):
         raise Refused(f"{request.kind} is approved by a person, each time", rule="needs-a-person")
     sealed = freezing.freeze(request)
     earlier = _earlier_effect(sealed)
@@ -131,7 +138,7 @@ def _approve_locked(
     approval_id: UUID, facts: Mapping[str, object], *, by: Asker, via: str, root: Root | None
 ) -> Effect | Conflict:
     """Inside the transaction. A Conflict that is returned has to be committed before it is told."""
-    granted = _grant_execution(approval_id, root)
+    goal, bound = granting.require_reviewer(approval_id, by=by, via=via, root=root)
     approval = locked(approval_id)
     if approval.state == Approval.State.CONSUMED:
         return Effect.objects.get(approval=approval)
@@ -147,6 +154,7 @@ def _approve_locked(
         decided_by=str(by),
         decided_via=via,
     )
+    granted = granting.grant_execution(approval, goal, bound)
     effect = _consume_and_install(approval, **granted)
     if approval.hold is not None:
         transitions.close_hold(
@@ -157,31 +165,6 @@ def _approve_locked(
         )
     queue.enqueue("approvals.tasks.dispatch_effect", str(effect.pk))
     return effect
-
-
-def _grant_execution(approval_id: UUID, root: Root | None) -> dict[str, Any]:
-    """The session, goal and finite grant that the intent needs, in lock order before the approval.
-
-    Nothing for a kind without caps. An approval that was consumed before needs nothing new.
-    """
-    asked = Approval.objects.select_related("goal__root").get(pk=approval_id)
-    caps = registry.caps(asked.kind, Purpose.EXECUTE)
-    if not caps or asked.state != Approval.State.PENDING:
-        return {}
-    if root is None or asked.goal is None or asked.root_id != root.pk:
-        raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
-    authority.require_root(root.pk)
-    goal = asked.goal
-    authority.require_goal(goal.pk, root_id=root.pk, revision=goal.revision)
-    connections = registry.act(asked.kind).connections(freezing.subject_of(asked), Purpose.EXECUTE)
-    consent = consents.grant(
-        purpose=Purpose.EXECUTE,
-        goal=goal,
-        caps=caps,
-        expires_at=database_now() + timedelta(seconds=jobs.DEADLINE_SECONDS),
-        connections=connections,
-    )
-    return {"consent": consent, "goal_revision": goal.revision}
 
 
 def _approve_sealed(sealed: freezing.SealedRequest, judgement: Judgement) -> Effect | Conflict:
@@ -276,6 +259,8 @@ def _refuse(
     asked = found(approval_id)
     people.require_answerer(by=by, via=via, requested_by=asked.requested_by, yes=False)
     with unit_of_work(durable=True):
+        if asked.goal is not None:
+            goals.close(asked.goal)
         approval = locked(asked.pk)
         if approval.state != Approval.State.PENDING:
             raise left_behind(approval)
@@ -322,7 +307,7 @@ def _require_way(asked: Approval, via: str) -> None:
 
 def found(approval_id: UUID | str) -> Approval:
     """The approval, unlocked; NotFound."""
-    row = Approval.objects.select_related("facts").filter(pk=approval_id).first()
+    row = Approval.objects.select_related("facts", "goal").filter(pk=approval_id).first()
     if row is None:
         raise NotFound(f"there is no approval {approval_id}", field="approval")
     return row

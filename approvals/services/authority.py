@@ -22,10 +22,13 @@ from guards import process
 #: What a session's end is called, and what its revocation is: never the same word (ADR-016).
 SESSION_UNAVAILABLE = "session_unavailable"
 AUTHORITY_REVOKED = "authority_revoked"
+JOB_NOT_HELD = "job_not_held"
 
 
 def require(*, consent_id: UUID, job: Job) -> Consent:
     """The grant, if everything that it rests on still stands and `job` is held by this process."""
+    if job.consent_id != consent_id:
+        raise ContactRefused(JOB_NOT_HELD, field="job")
     named = Consent.objects.get(pk=consent_id)
     require_root(named.root_id)
     require_goal(named.goal_id, root_id=named.root_id, revision=named.goal_revision)
@@ -37,13 +40,30 @@ def require(*, consent_id: UUID, job: Job) -> Consent:
 
 
 def require_root(root_id: UUID) -> Root:
-    """The session, live by the database's clock."""
-    root = Root.objects.select_for_update().get(pk=root_id)
-    if root.revoked_at is not None:
-        raise ContactRefused(AUTHORITY_REVOKED, field="root")
-    if root.is_over(database_now()):
-        raise ContactRefused(SESSION_UNAVAILABLE, field="root")
+    """The session, live by the database's clock, of a login that still counts."""
+    root = Root.objects.select_related("user").select_for_update(of=("self",)).get(pk=root_id)
+    reason = why_over(root)
+    if reason:
+        raise ContactRefused(reason, field="root")
     return root
+
+
+def why_over(root: Root) -> str:
+    """Why a session carries nothing any more, empty while it does.
+
+    Revoked, or its user may not be here any more: that is another word than over, because no
+    patience and no new login brings it back.
+    """
+    if root.revoked_at is not None or not (root.user.is_active and root.user.is_staff):
+        return AUTHORITY_REVOKED
+    if root.is_over(database_now()) or root.login_digest != login_digest(root.user):
+        return SESSION_UNAVAILABLE
+    return ""
+
+
+def login_digest(user: Any) -> str:
+    """SHA-256, hex, of what Django ties a user's sessions to: it changes with the password."""
+    return sha256(user.get_session_auth_hash().encode()).hexdigest()
 
 
 def require_goal(goal_id: UUID, *, root_id: UUID, revision: int) -> Goal:
@@ -85,6 +105,7 @@ def require_connections(bound: Sequence[Mapping[str, object]]) -> None:
 
 def require_job(job: Job) -> None:
     """The job is held by this process, under the fence it was read with, and in time."""
+    Job.objects.select_for_update().get(pk=job.pk)
     held = Job.objects.filter(
         pk=job.pk,
         holder=process.this_process(),
@@ -94,7 +115,7 @@ def require_job(job: Job) -> None:
         finished_at=None,
     )
     if not held.exists():
-        raise ContactRefused("job_not_held", field="job")
+        raise ContactRefused(JOB_NOT_HELD, field="job")
     if not held.filter(deadline__gt=database_now()).exists():
         raise ContactRefused("deadline_passed", field="job")
 

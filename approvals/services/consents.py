@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from django.db.models import F
 
+from approvals import signals
 from approvals.clock import database_now
 from approvals.exceptions import ContactRefused
 from approvals.models import Consent, ContactBudget, Effect, Goal, Job
@@ -63,20 +64,27 @@ def grant(
             ContactBudget(consent=consent, contact=contact, cap=cap)
             for contact, cap in sorted(caps.items())
         )
+        signals.consent_changed.send(
+            sender=Consent, consent=consent, change="granted", by=goal.principal
+        )
     return consent
 
 
-def revoke(*, consent_id: UUID | str, by: Asker) -> Consent:
+def revoke(*, consent_id: UUID | str, by: Asker, reason: str = "") -> Consent:
     """Take a grant back: no further contact is made under it. Revoking twice changes nothing."""
     people.require_person(by)
     with unit_of_work():
         consent = Consent.objects.select_for_update().filter(pk=consent_id).first()
         if consent is None:
             raise NotFound(f"there is no grant {consent_id}", field="consent")
-        Consent.objects.filter(pk=consent.pk, revoked_at=None).update(
-            revoked_at=database_now(), revoked_by=str(by)
+        moved = Consent.objects.filter(pk=consent.pk, revoked_at=None).update(
+            revoked_at=database_now(), revoked_by=str(by), revoked_reason=reason.strip()
         )
         consent.refresh_from_db()
+        if moved:
+            signals.consent_changed.send(
+                sender=Consent, consent=consent, change="revoked", by=str(by)
+            )
     return consent
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from django.db.models import Q
@@ -16,7 +16,7 @@ from approvals.clock import database_now
 from approvals.exceptions import Blocked, ContactAlreadyMarked, ContactRefused
 from approvals.models import Effect, Job, Observation
 from approvals.registry import ActKind
-from approvals.services import authority, consents, jobs, people, transitions
+from approvals.services import authority, consents, goals, jobs, people, transitions
 from approvals.services.details import storable
 from approvals.types import Act, Contact, ContactOutcome, ContactResult, Grant, Purpose
 from guards import process, queue
@@ -63,7 +63,7 @@ def dispatch(*, effect_id: UUID | str) -> Effect:
         _carry_out(claimed)
     finally:
         jobs.quiesce(claimed.job)
-    return _found(effect_id)
+    return _close_goal(_found(effect_id))
 
 
 def _carry_out(claimed: Effect) -> None:
@@ -84,6 +84,7 @@ def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
     """Give up an intent that nobody has claimed; AlreadyDecided once a worker holds it."""
     people.require_stopper(by)
     with unit_of_work(durable=True):
+        jobs.lock(_found(effect_id).job)
         effect = _found(effect_id, lock=True)
         if effect.phase != Effect.Phase.INTENT or effect.job.holder:
             raise AlreadyDecided("a worker holds this act already")
@@ -95,24 +96,24 @@ def cancel(*, effect_id: UUID | str, by: Asker, reason: str) -> Effect:
             detail={"by": str(by), "why": reason},
         )
         jobs.finish(effect.job, outcome=effect.phase, reason=effect.reason)
-    return effect
+    return _close_goal(effect)
 
 
 def reconcile() -> int:
     """Settle what a lost worker left behind; how many effects moved.
 
-    The holder is provably dead, or the deadline has passed: before the mark nothing can have left
-    (cancelled, the approval stays consumed); after it nobody can tell (unknown, for good).
+    The attempt ended without a record, its holder is provably dead, or the deadline has passed.
+    Before the mark nothing can have left, and by its phase nothing can any more (cancelled, the
+    approval stays consumed); after it nobody can tell (unknown, for good).
     """
     held = (
         Effect.objects.filter(
             Q(phase=Effect.Phase.MARKED) | (Q(phase=Effect.Phase.INTENT) & ~Q(job__holder=""))
         )
-        .select_related("job")
+        .select_related("job", "goal")
         .order_by("created_at")
     )
-    now = database_now()
-    return sum(_settle_lost(effect, why) for effect in held if (why := _lost(effect, now)))
+    return sum(_settle_lost(effect, why) for effect in held if (why := jobs.why_lost(effect.job)))
 
 
 def enqueue_due(*, overdue: timedelta = OVERDUE) -> int:
@@ -164,7 +165,12 @@ def _open(effect: Effect) -> _Intent | None:
         kind = registry.act(effect.kind)
         payload, facts = freezing.open_intent(effect)
     except CountersignError as error:
-        _settle(effect, phase=Effect.Phase.FAILED, reason=error.code)
+        _settle(
+            effect,
+            phase=Effect.Phase.FAILED,
+            reason=error.code,
+            detail={"field": error.field or ""},
+        )
         return None
     return _Intent(effect, kind, payload, facts)
 
@@ -185,7 +191,11 @@ def _observe_source(intent: _Intent) -> float | None:
             detail={"error": type(error).__name__},
         )
     else:
-        return time.monotonic() if observed is None else observed
+        if observed is not None:
+            return observed
+        if Contact.READ not in intent.kind.caps.get(Purpose.EXECUTE, {}):
+            return time.monotonic()
+        _give_up(effect, "not_observed", "source")  # a kind that reads its source has to say when
     return None
 
 
@@ -198,6 +208,7 @@ def _mark(intent: _Intent, observed: float) -> bool:
     try:
         with unit_of_work(durable=True):
             reason, field = _why_not(intent, observed)
+            Job.objects.select_for_update().get(pk=effect.job_id)
             if reason:
                 transitions.move_effect(
                     effect,
@@ -224,15 +235,15 @@ def _why_not(intent: _Intent, observed: float) -> tuple[str, str]:
     effect = intent.effect
     try:
         authority.require_effect(effect)
+        drifted = intent.kind.recheck_in_writer(freezing.subject_of(effect), intent.facts)
+        if drifted is not None:
+            return "drifted", drifted
+        if not 0 <= time.monotonic() - observed <= intent.kind.freshness:
+            return "observation_stale", "source"
         if intent.is_exclusive and effect.consent_id is not None:
             consents.take(consent_id=effect.consent_id, contact=Contact.POST)
-    except ContactRefused as error:
+    except (Blocked, ContactRefused) as error:
         return error.reason, error.field or ""
-    drifted = intent.kind.recheck_in_writer(freezing.subject_of(effect), intent.facts)
-    if drifted is not None:
-        return "drifted", drifted
-    if time.monotonic() - observed > intent.kind.freshness:
-        return "observation_stale", "source"
     return "", ""
 
 
@@ -327,6 +338,7 @@ def _seen(intent: _Intent) -> ContactResult | None:
 def _settle(effect: Effect, *, phase: str, reason: str, detail: Mapping[str, object] = {}) -> bool:
     try:
         with unit_of_work(durable=True):
+            Job.objects.select_for_update().get(pk=effect.job_id)
             transitions.move_effect(
                 effect,
                 phase=phase,
@@ -351,23 +363,23 @@ def _observe(effect: Effect, result: ContactResult) -> None:
         )
 
 
-def _lost(effect: Effect, now: datetime) -> str | None:
-    job: Job = effect.job
-    if process.is_dead(job.holder):
-        return "worker-lost"
-    if job.deadline is not None and job.deadline <= now:
-        return "deadline-passed"
-    return None
-
-
 def _settle_lost(effect: Effect, reason: str) -> bool:
     marked = effect.phase == Effect.Phase.MARKED
     phase = Effect.Phase.UNKNOWN if marked else Effect.Phase.CANCELLED
-    return _settle(effect, phase=phase, reason=reason)
+    moved = _settle(effect, phase=phase, reason=reason)
+    _close_goal(effect)
+    return moved
+
+
+def _close_goal(effect: Effect) -> Effect:
+    """The review is over once its act has settled, however it did. Outside any transaction."""
+    if effect.goal is not None and effect.phase not in Effect.OUTSTANDING:
+        goals.close(effect.goal)
+    return effect
 
 
 def _found(effect_id: UUID | str, *, lock: bool = False) -> Effect:
-    rows = Effect.objects.select_related("job", "consent")
+    rows = Effect.objects.select_related("job", "consent", "goal", "approval")
     if lock:
         rows = rows.select_for_update(of=("self",))
     found = rows.filter(pk=effect_id).first()

@@ -12,7 +12,7 @@ from approvals.exceptions import ContactRefused, EffectAlreadyExists
 from approvals.models import Approval, Effect, Goal, Hold, Job, Root
 from approvals.services import artifacts, authority, goals, people, transitions
 from approvals.types import Purpose, Request
-from guards.exceptions import AlreadyDecided, InvalidInput, NotFound, Refused
+from guards.exceptions import AlreadyDecided, CountersignError, InvalidInput, NotFound, Refused
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 
@@ -49,7 +49,12 @@ def open_for_review(*, hold_id: UUID | str, by: Asker, root: Root | None = None)
     people.require_person(by)
     waiting = _still_waiting(hold_id)
     goal = _goal_for(waiting, by=by, root=root)
-    sealed = _snapshot(waiting, goal)
+    try:
+        sealed = _snapshot(waiting, goal)
+    except CountersignError:
+        if goal is not None:
+            goals.close(goal)
+        raise
     return _open(waiting, sealed, by=by, validity=registry.validity(waiting.kind), goal=goal)
 
 
@@ -80,9 +85,12 @@ def _goal_for(waiting: Hold, *, by: Asker, root: Root | None) -> Goal | None:
         if registry.caps(waiting.kind, Purpose.EXECUTE):
             raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
         return None
-    return goals.begin(
-        root=root, by=by, kind=Goal.Kind.REVIEW, about=Subject("approvals.hold", str(waiting.pk))
-    )
+    return goals.begin(root=root, by=by, kind=Goal.Kind.REVIEW, about=_about(waiting))
+
+
+def _about(held: Hold) -> Subject:
+    """What the goal of a review is about."""
+    return Subject("approvals.hold", str(held.pk))
 
 
 def _snapshot(waiting: Hold, goal: Goal | None) -> freezing.SealedRequest:
@@ -113,6 +121,10 @@ def _open(
     answer_via: str = "",
 ) -> Approval:
     with unit_of_work(durable=True):
+        if goal is not None and registry.caps(waiting.kind, Purpose.EXECUTE):
+            authority.require_root(goal.root_id)
+            authority.require_goal(goal.pk, root_id=goal.root_id, revision=goal.revision)
+        goals.close_about(_about(waiting), but=goal)
         locked = Hold.objects.select_for_update().get(pk=waiting.pk)
         if locked.state != Hold.State.WAITING:
             raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")
@@ -143,6 +155,7 @@ def withdraw(*, hold_id: UUID | str, by: Asker, reason: str) -> Hold:
     if not reason.strip():
         raise InvalidInput("a withdrawal needs a reason", field="reason")
     with unit_of_work():
+        goals.close_about(_about(_found(hold_id)))
         locked = _found(hold_id, lock=True)
         transitions.close_hold(
             locked,
@@ -162,6 +175,7 @@ def set_back(*, hold_id: UUID | str, drifted: str) -> Hold:
     the draft waits no longer. Joins the caller's unit of work.
     """
     with unit_of_work():
+        goals.close_about(_about(_found(hold_id)))
         locked = _found(hold_id, lock=True)
         if locked.state != Hold.State.WAITING:
             raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import F, Q
 
 from approvals.clock import database_now
-from approvals.models import Consent, Effect, Job
+from approvals.models import Consent, Effect, Goal, Job, Root
 from guards import process
 from guards.services.units import unit_of_work
 
@@ -60,6 +60,19 @@ def claim(job_id: UUID) -> Job | None:
     return Job.objects.get(pk=job_id) if taken == 1 else None
 
 
+def lock(job: Job) -> None:
+    """Lock a job after all that its grant rests on, in the house's order, to end both together.
+
+    Inside the caller's transaction, before it locks anything else of approvals.
+    """
+    if job.consent_id is not None:
+        grant = Consent.objects.get(pk=job.consent_id)
+        Root.objects.select_for_update().get(pk=grant.root_id)
+        Goal.objects.select_for_update().get(pk=grant.goal_id)
+        Consent.objects.select_for_update().get(pk=grant.pk)
+    Job.objects.select_for_update().get(pk=job.pk)
+
+
 def quiesce(job: Job) -> None:
     """The transport of this attempt is closed: nothing of it can still arrive."""
     with unit_of_work():
@@ -75,6 +88,32 @@ def finish(job: Job, *, outcome: str, reason: str = "") -> bool:
         finished_at=now, outcome=outcome, reason=reason[:64]
     )
     return moved == 1
+
+
+def settle_lost() -> int:
+    """Finish connecting and preview jobs whose process died or ran out of time; how many.
+
+    What they contacted stays counted. Jobs of acts and of later looks end with what they are about.
+    """
+    held = Job.objects.filter(kind__in=(Job.Kind.CONNECT, Job.Kind.PREVIEW), finished_at=None)
+    return sum(_finish_lost(job) for job in held if why_lost(job))
+
+
+def why_lost(job: Job) -> str | None:
+    """Why nobody will end a claimed job any more; None while somebody may. Asks for processes:
+    outside any transaction.
+    """
+    if process.is_dead(job.holder):
+        return "worker-lost"
+    if job.deadline is not None and job.deadline <= database_now():
+        return "deadline-passed"
+    return "attempt-ended" if job.quiesced_at is not None else None
+
+
+def _finish_lost(job: Job) -> bool:
+    reason = why_lost(job) or ""
+    with unit_of_work(durable=True):
+        return finish(job, outcome="lost", reason=reason)
 
 
 def is_settled(job: Job) -> bool:

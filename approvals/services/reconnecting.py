@@ -12,7 +12,9 @@ from django.db.models import QuerySet
 
 from approvals.exceptions import ContactRefused
 from approvals.models import Connection
+from approvals.signals import connection_changed
 from guards.services.units import unit_of_work
+from guards.types import SYSTEM
 
 _USABLE = (Connection.State.NEW, Connection.State.VERIFIED)
 
@@ -58,4 +60,11 @@ def needs_reconnect(*, connection_id: UUID, revision: int, reason: str) -> bool:
         changed = Connection.objects.filter(
             pk=connection_id, revision=revision, state__in=_USABLE
         ).update(state=Connection.State.NEEDS_RECONNECT, reason=reason[:64])
+        if changed:
+            connection_changed.send(
+                sender=Connection,
+                connection=Connection.objects.get(pk=connection_id),
+                change="needs_reconnect",
+                by=str(SYSTEM),
+            )
     return bool(changed)

@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.base import SessionBase
 from approvals import signals
 from approvals.clock import database_now
 from approvals.models import Root
-from approvals.services import people
+from approvals.services import authority, people
 from guards.exceptions import NotFound
 from guards.services.units import unit_of_work
 from guards.types import Asker
@@ -32,6 +32,7 @@ def mint(*, user: Any, principal: Asker) -> Root:
             created_at=now,
             expires_at=expires_at,
             idle_until=min(expires_at, now + timedelta(minutes=settings.ROOT_IDLE_MINUTES)),
+            login_digest=authority.login_digest(user),
         )
         signals.root_changed.send(sender=Root, root=root, change="minted", by=str(principal))
     return root
@@ -40,12 +41,12 @@ def mint(*, user: Any, principal: Asker) -> Root:
 def of_session(session: SessionBase) -> Root | None:
     """The Root of a Django session, whatever state it is in; None where none was minted."""
     root_id = session.get(SESSION_KEY)
-    return Root.objects.filter(pk=root_id).first() if root_id else None
+    return Root.objects.select_related("user").filter(pk=root_id).first() if root_id else None
 
 
 def is_live(root: Root) -> bool:
     """Whether a session may still be acted under, by the database's clock."""
-    return root.revoked_at is None and not root.is_over(database_now())
+    return not authority.why_over(root)
 
 
 def touch(root: Root) -> None:
@@ -53,31 +54,45 @@ def touch(root: Root) -> None:
     now = database_now()
     until = min(root.expires_at, now + timedelta(minutes=settings.ROOT_IDLE_MINUTES))
     # Not at each request: a minute's precision is enough, and most requests write nothing.
-    if until - root.idle_until >= min(timedelta(minutes=1), root.expires_at - root.idle_until):
+    if until <= root.idle_until:
+        return
+    if until - root.idle_until >= timedelta(minutes=1) or until == root.expires_at:
         Root.objects.filter(pk=root.pk, idle_until__gt=now, ended_at=None, revoked_at=None).update(
             idle_until=until
         )
 
 
+def keep_login(root: Root, user: Any) -> None:
+    """Carry a session on through its own user's new password.
+
+    Only for a session that was just authenticated with it: every other one has ended.
+    """
+    digest = authority.login_digest(user)
+    if root.login_digest != digest and root.user_id == user.pk:
+        Root.objects.filter(pk=root.pk, ended_at=None, revoked_at=None).update(login_digest=digest)
+        root.login_digest = digest
+
+
 def end(*, root_id: UUID | str, by: Asker) -> None:
     """A logout, or another login in the same browser. Ending twice changes nothing."""
-    _close(root_id, {"ended_at": None}, change="ended", by=by)
+    _close(root_id, "ended_at", {}, change="ended", by=by)
 
 
-def revoke(*, root_id: UUID | str, by: Asker) -> None:
+def revoke(*, root_id: UUID | str, by: Asker, reason: str = "") -> None:
     """Take a session's authority away for good: a look again says so, and contacts nothing."""
     people.require_person(by)
-    _close(root_id, {"revoked_at": None}, change="revoked", by=by)
+    fields = {"revoked_by": str(by), "revoked_reason": reason.strip()}
+    _close(root_id, "revoked_at", fields, change="revoked", by=by)
 
 
-def _close(root_id: UUID | str, still: dict[str, None], *, change: str, by: Asker) -> None:
+def _close(
+    root_id: UUID | str, column: str, fields: dict[str, str], *, change: str, by: Asker
+) -> None:
     with unit_of_work():
         root = Root.objects.select_for_update().filter(pk=root_id).first()
         if root is None:
             raise NotFound(f"there is no session {root_id}", field="root")
-        fields: dict[str, Any] = dict.fromkeys(still, database_now())
-        if change == "revoked":
-            fields["revoked_by"] = str(by)
-        if Root.objects.filter(pk=root.pk, **still).update(**fields):
+        ended = {column: database_now(), **fields}
+        if Root.objects.filter(pk=root.pk, **{column: None}).update(**ended):
             root.refresh_from_db()
             signals.root_changed.send(sender=Root, root=root, change=change, by=str(by))

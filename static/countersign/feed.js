@@ -92,7 +92,7 @@
     }
   };
   const fetchPage = async () => {
-    const answer = await fetch(location.pathname, { credentials: "same-origin", headers: { Accept: "text/html" } });
+    const answer = await fetch(location.pathname, { credentials: "same-origin", headers: { Accept: "text/html", "X-Requested-With": "feed" } });
     if (!answer.ok || answer.redirected) throw new Error("the page is not there");
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   };

@@ -255,6 +255,7 @@ def test_an_intent_that_another_worker_holds_is_not_taken_over(kind: CountingKin
         holder="elsewhere:boot/1:7:99",
         fence=1,
         attempts=1,
+        claimed_at=timezone.now(),
         deadline=timezone.now() + timedelta(minutes=1),
     )
     assert effects.dispatch(effect_id=effect.pk).phase == Effect.Phase.INTENT
