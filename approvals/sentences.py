@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from approvals import registry
 from approvals.models import Effect
 
 PHASES: Mapping[str, str] = {
@@ -85,6 +86,8 @@ LOOKS: Mapping[str, str] = {
     "not_found": "No such message was found. That does not prove that it was not sent.",
     "several_candidates": "More than one message answers to it, so none of them proves anything.",
     "too_many_candidates": "More messages answer to it than a look may open.",
+    "timed_out": "There was not enough time left to look at everything.",
+    "incomplete": "A message that answers to it could not be read to its end.",
     "mismatch": "A message answers to it, but is not exactly what was to leave.",
     "sent-copy-matches": "The server's own copy in Sent is exactly what was to leave.",
     "never-begun": "No worker took the look in time. Nothing was contacted.",
@@ -111,9 +114,9 @@ def phase_sentence(phase: str) -> str:
 
 def reason_sentence(reason: str) -> str:
     """Why it ended so, where we have words for it."""
-    return REASONS.get(reason, "")
+    return REASONS.get(reason) or registry.words().get(reason, "")
 
 
 def look_sentence(word: str) -> str:
     """What a look's result, or the reason why there is none, says to a person."""
-    return LOOKS.get(word, "")
+    return LOOKS.get(word) or reason_sentence(word)

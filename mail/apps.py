@@ -35,7 +35,12 @@ class MailConfig(AppConfig):
 
     def ready(self) -> None:
         """Register transports, the act, event kinds, scopes, triggers and receivers."""
-        from approvals.registry import register_kind
+        from approvals.registry import (
+            register_kind,
+            register_provider,
+            register_words,
+            require_authority,
+        )
         from guards.registry import register_scopes
         from mail import checks, protections, receivers, tools  # noqa: F401
         from mail.adapters import SmtpKind
@@ -43,7 +48,9 @@ class MailConfig(AppConfig):
         from mail.gateways.google.http import HttpWire
         from mail.gateways.google.transport import GmailTransport
         from mail.gateways.imap import ImapTransport
+        from mail.gmail import reasons as gmail_reasons
         from mail.gmail.kind import GmailKind
+        from mail.gmail.provider import GoogleProvider
         from mail.registry import google, register_google, register_transport
         from teams.registry import register_event_kinds
 
@@ -62,3 +69,6 @@ class MailConfig(AppConfig):
         register_google(GoogleClient(HttpWire()))
         register_kind(SmtpKind())
         register_kind(GmailKind(google))
+        require_authority(GmailKind.name)
+        register_provider(GoogleProvider(google))
+        register_words({**gmail_reasons.MEANINGS, **gmail_reasons.GOOGLE})

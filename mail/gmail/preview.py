@@ -9,6 +9,7 @@ from typing import Any
 from mail import adapters
 from mail.gmail.exact_mime import Reply
 from mail.gmail.snapshot import Snapshot
+from mail.listing import REDACTED
 from mail.models import Outbound
 
 #: What people are told about the end that such an act may have.
@@ -48,9 +49,14 @@ def preview(
 
 
 def _source(draft: Outbound, source: Snapshot, observed_at: datetime) -> dict[str, Any]:
-    """What is answered: our own copy's text and trust, and what Gmail said of it a moment ago."""
-    shown = adapters.source_preview(draft.in_reply_to) if draft.in_reply_to else {}
+    """What is answered: our own copy's text and trust, and what Gmail said of it a moment ago.
+
+    A sender whom nobody here may read stays covered until an operator reveals the letter.
+    """
+    ours = adapters.source_preview(draft.in_reply_to) if draft.in_reply_to else {}
+    shown = {} if ours.get("text") == REDACTED else {"subject": source.subject}
     return {
+        **ours,
         **shown,
         "from": source.sender,
         "message_id": source.message_id,

@@ -282,3 +282,43 @@ def test_the_goal_of_a_review_is_the_one_that_the_effect_keeps(world: GmailWorld
     effect = world.approve()
     assert effect.goal == last_goal()
     assert effect.authority["goal"] == str(effect.goal_id)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b'"threadId"', b'"threadid"', "thread_id_missing"),
+        (b'"threadId":"1', b'"threadId":"2', "thread_id_differs"),
+        (b'{"raw":"R', b'{"raw":"S', "mime_not_exact"),
+        (b"}", b",}", "request_malformed"),
+    ],
+)
+def test_bytes_that_changed_after_the_last_look_are_not_posted(
+    world: GmailWorld, old: bytes, new: bytes, reason: str
+):
+    kind = registry.act("mail.gmail")
+    effect = world.approve()
+    payload, facts = freezing.open_intent(effect)
+    assert old in payload
+
+    def act(content: bytes) -> Act:
+        return Act(effect.pk, freezing.subject_of(effect), content, facts, CountingGrant())
+
+    kind.observe(act(payload))
+    ended = kind.contact(act(payload.replace(old, new)))
+    assert (ended.outcome, ended.reason) == ("unknown", reason)
+    assert ended.detail["posted"] is False
+    assert ended.detail["field"]
+    assert world.google.posts == 0
+    assert kind.contact(act(payload)).outcome == "accepted"  # the control: these are the bytes
+    assert world.google.posts == 1
+
+
+def test_without_the_tokens_of_a_last_look_nothing_is_posted(world: GmailWorld):
+    kind = registry.act("mail.gmail")
+    effect = world.approve()
+    payload, facts = freezing.open_intent(effect)
+    act = Act(effect.pk, freezing.subject_of(effect), payload, facts, CountingGrant())
+    assert kind.contact(act).reason == "token_gone"
+    assert kind.readback(act) is None
+    assert world.google.posts == 0
