@@ -14,8 +14,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from approvals.models import Approval, Effect, Hold
-from approvals.sentences import hold_reason_sentence
+from approvals.models import Approval, Connection, Effect, Hold
+from approvals.sentences import hold_reason_sentence, reason_sentence
 from config import work_needs
 from config.need import ROWS_PER_SOURCE, Need, Source
 from guards.fronts.console import may_view
@@ -69,6 +69,12 @@ def unknown_effects() -> QuerySet[Effect]:
 def failing_accounts() -> QuerySet[Account]:
     """Mailboxes that cannot be read."""
     return Account.objects.filter(state=Account.State.FAILING).order_by("name")
+
+
+def lost_connections() -> QuerySet[Connection]:
+    """Credentials that the provider no longer accepts, or that are not what they were."""
+    lost = Connection.objects.filter(state=Connection.State.NEEDS_RECONNECT)
+    return lost.filter(account_type="mail.account").order_by("created_at")
 
 
 def unsigned_commands() -> QuerySet[Command]:
@@ -186,16 +192,21 @@ def _pipeline_rows(query: QuerySet[Pipeline]) -> Iterator[Need]:
 
 
 def _effect_rows(query: QuerySet[Effect]) -> Iterator[Need]:
-    for effect in query[:ROWS_PER_SOURCE]:
+    draft = Outbound.objects.filter(hold__approvals__effect=OuterRef("pk"))
+    rows = query.annotate(recipients=Subquery(draft.values("to")[:1]))
+    for effect in rows[:ROWS_PER_SOURCE]:
+        recipients = ", ".join(effect.recipients or [])
+        what = f"A reply to {recipients}" if recipients else "A message"
+        why = reason_sentence(effect.reason) or f"{effect.reason or 'No answer came back'}."
         yield Need(
             kind="unknown-effect",
             label="unknown",
             icon="help",
             tone="bad",
             since=effect.contact_marked_at or effect.created_at,
-            title="A message may have left, or may not",
-            cause=f"{effect.reason or 'No answer came back'}. It is never sent again by itself.",
-            act="Read and acknowledge",
+            title=f"{what} may have left, or may not",
+            cause=f"{why} It is never sent again by itself.",
+            act="Read, look again, acknowledge",
             url=reverse("admin:approvals_effect_change", args=[effect.pk]),
         )
 
@@ -212,6 +223,29 @@ def _account_rows(query: QuerySet[Account]) -> Iterator[Need]:
             cause=account.last_error or "No reason was given.",
             act="Check",
             url=reverse("admin:mail_account_change", args=[account.pk]),
+        )
+
+
+def _connection_rows(query: QuerySet[Connection]) -> Iterator[Need]:
+    found = list(query[:ROWS_PER_SOURCE])
+    names = dict(
+        Account.objects.filter(pk__in=[one.account_id for one in found]).values_list("pk", "name")
+    )
+    for connection in found:
+        name = names.get(int(connection.account_id), "an account that is gone")
+        why = reason_sentence(connection.reason) or f"{connection.reason or 'No reason was given'}."
+        page = reverse("admin:mail_account_change", args=[connection.account_id])
+        use = connection.get_use_display().lower()
+        yield Need(
+            kind="lost-connection",
+            label="connection",
+            icon="link_off",
+            tone="bad",
+            since=connection.verified_at or connection.created_at,
+            title=f"Connect {name} again: its {use} connection is lost",
+            cause=f"{why} Nothing is asked through it until you connect it anew.",
+            act="Connect again",
+            url=f"{page}#cs-connections",
         )
 
 
@@ -257,6 +291,7 @@ _SOURCES: tuple[Source, ...] = (
     ("interrupted-pipeline", interrupted_pipelines, _pipeline_rows),
     ("unknown-effect", unknown_effects, _effect_rows),
     ("failing-account", failing_accounts, _account_rows),
+    ("lost-connection", lost_connections, _connection_rows),
     ("unsigned-command", unsigned_commands, _command_rows),
     ("expiring-key", expiring_keys, _key_rows),
 )

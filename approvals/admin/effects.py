@@ -14,10 +14,12 @@ from approvals import selectors
 from approvals.admin.fields import fields_of, kind_label
 from approvals.middleware import root_of
 from approvals.models import Effect, Observation
+from approvals.refusals import in_words, told
 from approvals.sentences import look_sentence, phase_sentence, reason_sentence
 from approvals.services import effects as effect_services
 from approvals.services import recovery
 from approvals.types import Purpose
+from guards.exceptions import CountersignError
 from guards.fronts.console import Act, PageAdmin, operator
 
 PHASE_LABELS = {
@@ -27,6 +29,14 @@ PHASE_LABELS = {
     "verified": "success",
     "failed": "danger",
     "unknown": "danger",
+}
+
+#: What a look's result is called on its chip.
+RESULT_WORDS = {
+    recovery.VERIFIED_SENT: "found among the sent",
+    recovery.UNKNOWN_STILL: "proved nothing",
+    recovery.BLOCKED: "not made",
+    recovery.LOST: "ended without result",
 }
 
 
@@ -63,12 +73,13 @@ class EffectAdmin(PageAdmin):
 
     def look_again(self, request: HttpRequest, object_id: str) -> str:
         """Grant one look, read-only and finite. The page's own name for it makes it once."""
-        recovery.look_again(
-            effect_id=object_id,
-            by=operator(request),
-            root=root_of(request),
-            request_id=request.POST.get("request_id", ""),
-        )
+        with in_words(sentences={}):
+            recovery.look_again(
+                effect_id=object_id,
+                by=operator(request),
+                root=root_of(request),
+                request_id=request.POST.get("request_id", ""),
+            )
         return "Looking, read-only. What is found is added below; the outcome stays unknown."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Effect]:
@@ -90,7 +101,7 @@ class EffectAdmin(PageAdmin):
         return {
             **shown,
             "may_look": refused is None,
-            "no_look": look_sentence(refused.reason) or refused.detail if refused else "",
+            "no_look": told(refused, {}) if refused else "",
             "no_look_reason": refused.reason if refused else "",
             "look_contacts": selectors.planned_contacts(row.kind, Purpose.RECOVER),
             "request_id": uuid4(),
@@ -98,12 +109,18 @@ class EffectAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Effect) -> Mapping[str, object]:
         """What was to leave, how far it came, and what later looks found."""
-        preview = dict(selectors.preview(row.approval))
+        try:
+            preview, unreadable = dict(selectors.preview(row.approval)), ""
+        except CountersignError as refused:
+            preview, unreadable = {}, refused.detail
         preview.pop("source", None)
         unknown = row.phase == Effect.Phase.UNKNOWN
+        looks = self._looks(request, row)
         return {
             "title": f"Effect: {kind_label(row.kind)}",
-            "moving": row.phase in Effect.OUTSTANDING,
+            "moving": row.phase in Effect.OUTSTANDING or looks["looking"],
+            "acting": row.phase in Effect.OUTSTANDING,
+            "unreadable": unreadable,
             "fields": fields_of(preview),
             "body": preview.get("text", ""),
             "sentence": phase_sentence(row.phase),
@@ -113,7 +130,7 @@ class EffectAdmin(PageAdmin):
             "can_acknowledge": unknown and row.acknowledged_at is None and self.may_act(request),
             "contacts": selectors.contact_counts(row.consent),
             "observations": list(row.observations.filter(job=None)),
-            **self._looks(request, row),
+            **looks,
         }
 
 
@@ -123,7 +140,9 @@ def _look_rows(looks: list[selectors.Look]) -> list[dict[str, object]]:
         {
             "look": look,
             "says": look_sentence(look.job.outcome) if look.job.outcome else "",
-            "why": look_sentence(look.job.reason),
+            "why": look_sentence(look.job.reason) or look.job.reason.replace("_", " "),
+            "word": RESULT_WORDS.get(look.job.outcome, "looking"),
+            "tone": look.job.outcome or "running",
         }
         for look in looks
     ]
@@ -156,3 +175,7 @@ class ObservationAdmin(PageAdmin):
     search_fields = ("observer", "outcome")
     date_hierarchy = "at"
     list_select_related = ("effect",)
+
+    def page(self, request: HttpRequest, row: Observation) -> Mapping[str, object]:
+        """What it says, in words."""
+        return {"says": look_sentence(row.outcome)}

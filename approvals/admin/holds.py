@@ -12,6 +12,7 @@ from unfold.decorators import display
 from approvals.admin.fields import kind_label, reason_given
 from approvals.middleware import root_of
 from approvals.models import Approval, Hold
+from approvals.refusals import in_words
 from approvals.services import holds as hold_services
 from guards.fronts.console import Act, PageAdmin, operator
 
@@ -54,9 +55,10 @@ class HoldAdmin(PageAdmin):
 
     def open_for_review(self, request: HttpRequest, object_id: str) -> str | None:
         """Take a fresh snapshot and make the approval."""
-        approval = hold_services.open_for_review(
-            hold_id=object_id, by=operator(request), root=root_of(request)
-        )
+        with in_words():
+            approval = hold_services.open_for_review(
+                hold_id=object_id, by=operator(request), root=root_of(request)
+            )
         request.opened_approval = approval  # type: ignore[attr-defined]
         return None
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import URLPattern, path
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 from unfold.decorators import display
 
 from approvals import selectors
 from approvals.admin.fields import fields_of, kind_label, reason_given
 from approvals.middleware import root_of
 from approvals.models import Approval, Effect
+from approvals.refusals import in_words
 from approvals.registry import is_permission
+from approvals.sentences import phase_sentence
 from approvals.services import approvals as approval_services
 from approvals.services import permissions as permission_services
 from approvals.types import Purpose
+from guards.exceptions import CountersignError
 from guards.fronts.console import Act, PageAdmin, operator
 
 APPROVAL_LABELS = {
@@ -72,9 +79,10 @@ class ApprovalAdmin(PageAdmin):
         if is_permission(approval_services.found(object_id).kind):
             permission_services.permit(approval_id=object_id, by=by, via=via, digest=digest)
             return "Allowed, for exactly one use of it."
-        approval_services.approve(
-            approval_id=object_id, by=by, via=via, digest=digest, root=root_of(request)
-        )
+        with in_words():
+            approval_services.approve(
+                approval_id=object_id, by=by, via=via, digest=digest, root=root_of(request)
+            )
         return "Approved. It leaves now, exactly once."
 
     def reject(self, request: HttpRequest, object_id: str) -> str:
@@ -102,13 +110,30 @@ class ApprovalAdmin(PageAdmin):
         rows: QuerySet[Approval] = super().get_queryset(request).select_related("hold")
         return rows
 
+    def pages(self) -> list[URLPattern]:
+        """What an open page asks now and then: whether it may still be answered."""
+        standing = self.admin_site.admin_view(require_safe(self.standing))
+        address = "<path:object_id>/standing/"
+        return [path(address, standing, name=self._short("standing"))]
+
+    def standing(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Whether an open review still holds, as JSON. It changes nothing and asks nobody.
+
+        `drifted` names what changed, `says` why it cannot be answered any more; both are empty
+        while it can.
+        """
+        row = self.page_row(request, object_id)
+        if row is None:
+            return JsonResponse({"state": "gone", "drifted": "", "says": "It is gone."}, status=404)
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        now = Standing.of(request, row)
+        return JsonResponse({"state": row.state, "drifted": now.drifted, "says": now.says})
+
     def page(self, request: HttpRequest, row: Approval) -> Mapping[str, object]:
         """The preview that a person decides on, whether it still holds, and what became of it."""
-        preview = dict(selectors.preview(row))
-        pending = row.state == Approval.State.PENDING
-        expired = pending and row.expires_at <= timezone.now()
-        drifted = row.drifted or (selectors.drift(row) if pending and not expired else None)
-        elsewhere = _answered_elsewhere(request, row) if pending else ""
+        now = Standing.of(request, row)
+        preview = {} if now.unreadable else dict(selectors.preview(row))
         effect = Effect.objects.filter(approval=row).select_related("consent").first()
         source = preview.pop("source", None)
         return {
@@ -119,19 +144,62 @@ class ApprovalAdmin(PageAdmin):
             "observed_at": _observed_at(row, source),
             "preview_contacts": selectors.contact_counts(selectors.preview_grant(row)),
             "contacts_of_a_yes": selectors.planned_contacts(row.kind, Purpose.EXECUTE),
-            "elsewhere": elsewhere,
             "fields": fields_of(preview),
             "body": preview.get("text", ""),
             "attachments": preview.get("attachments", []),
-            "pending": pending,
-            "expired": expired,
-            "drifted": drifted.replace("_", " ") if drifted else "",
-            "can_decide": self.may_act(request)
-            and pending
-            and not (expired or drifted or elsewhere),
+            "standing": now,
+            "can_decide": self.may_act(request) and now.is_open,
             "effect": effect,
-            "opened_ago": timezone.now() - row.created_at,
+            "effect_says": phase_sentence(effect.phase) if effect else "",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a review may be answered on this page, now, and if not, why not.
+
+    `drifted` is the name of what changed; `elsewhere` says where it is answered instead;
+    `unreadable` why nobody can read it. A look: approving decides.
+    """
+
+    pending: bool
+    expired: bool
+    drifted: str
+    elsewhere: str
+    unreadable: str
+
+    @classmethod
+    def of(cls, request: HttpRequest, row: Approval) -> Standing:
+        """As it is at this moment."""
+        pending = row.state == Approval.State.PENDING
+        expired = pending and row.expires_at <= timezone.now()
+        drifted, unreadable = row.drifted, ""
+        try:
+            selectors.preview(row)
+            if pending and not expired:
+                drifted = drifted or selectors.drift(row) or ""
+        except CountersignError as refused:
+            unreadable = refused.detail
+        elsewhere = _answered_elsewhere(request, row) if pending else ""
+        return cls(pending, expired, drifted.replace("_", " "), elsewhere, unreadable)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for an answer, and this page may give it."""
+        return self.pending and not self.says
+
+    @property
+    def says(self) -> str:
+        """Why it cannot be answered any more, in a sentence; empty while it can."""
+        if self.drifted:
+            return (
+                f"{self.drifted[:1].upper()}{self.drifted[1:]} has changed since this was opened."
+            )
+        if self.unreadable:
+            return self.unreadable
+        if self.expired:
+            return "The time for this review is over."
+        return self.elsewhere or ("" if self.pending else "It was answered meanwhile.")
 
 
 def _answered_elsewhere(request: HttpRequest, row: Approval) -> str:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import DataError
 from django.db.models import Model
@@ -203,8 +204,19 @@ class ConsoleAdmin(ModelAdmin[Any]):
                     messages.success(request, said)
             return HttpResponseRedirect(self.act_target(request, key, word))
 
-        wrapped: Callable[..., HttpResponse] = self.admin_site.admin_view(require_POST(view))
+        inside: Callable[..., HttpResponse] = self.admin_site.admin_view(require_POST(view))
+
+        def wrapped(request: HttpRequest, object_id: str) -> HttpResponse:
+            if request.method == "POST" and not self.admin_site.has_permission(request):
+                return self._after_the_login(request, object_id)
+            return inside(request, object_id=object_id)
+
         return wrapped
+
+    def _after_the_login(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """A press after the session was over: nothing is done, and the login leads to the page."""
+        messages.warning(request, "You were not logged in any more, so nothing was done.")
+        return redirect_to_login(self.page_url(object_id), reverse("admin:login"))
 
     def _nothing_there(self, request: HttpRequest, key: str) -> HttpResponse:
         messages.warning(request, f"There is no {self.opts.verbose_name} {key[:64]}.")

@@ -14,8 +14,9 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 
 from guards import secrets
 from guards.exceptions import CountersignError
-from guards.fronts.console import Act, ConsoleAdmin, operator
+from guards.fronts.console import Act, operator
 from guards.fronts.forms import forget_raw_secrets
+from mail.admin.connections import ConnectedAdmin
 from mail.models import Account
 from mail.services import accounts as account_services
 
@@ -156,7 +157,7 @@ class AccountForm(ModelForm[Account]):
 
 
 @admin.register(Account)
-class AccountAdmin(ConsoleAdmin):
+class AccountAdmin(ConnectedAdmin):
     """The mailboxes of the identities, each with its way out."""
 
     form = AccountForm
@@ -241,7 +242,11 @@ class AccountAdmin(ConsoleAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Without the admin's own transaction: a typed password is written to its file first."""
-        context = {"may_act": self.may_act(request), **(extra_context or {})}
+        context = {
+            "may_act": self.may_act(request),
+            **self.connections_of(request, object_id),
+            **(extra_context or {}),
+        }
         view = self._changeform_view  # type: ignore[attr-defined]
         response: HttpResponse = view(request, object_id, form_url, context)
         return response
@@ -265,8 +270,9 @@ class AccountAdmin(ConsoleAdmin):
         """The event log is the one record."""
 
     def acts(self) -> Mapping[str, Act]:
-        """A trial connection, and the switch."""
-        return {"test": self.test, "disable": self.disable, "enable": self.enable}
+        """A trial connection, the switch, and what is connected at a provider."""
+        own = {"test": self.test, "disable": self.disable, "enable": self.enable}
+        return {**own, **self.connection_acts()}
 
     def test(self, request: HttpRequest, object_id: str) -> str | None:
         """Log in, open the folder, log in where it sends; nothing is fetched, stored or sent."""
