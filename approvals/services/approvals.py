@@ -57,7 +57,10 @@ def approve(
         with unit_of_work(durable=True):
             answer = _approve_locked(asked.pk, facts, by=by, via=via, root=root)
     except IntegrityError as error:
-        raise _why_not_installed(asked) from error
+        crossed = _why_not_installed(asked)
+        if crossed is None:
+            raise
+        raise crossed from error
     if isinstance(answer, Conflict):
         raise answer
     return answer
@@ -348,11 +351,13 @@ def _earlier_effect(sealed: freezing.SealedRequest) -> Effect | None:
     return earlier
 
 
-def _why_not_installed(approval: Approval) -> Conflict:
-    """A unique constraint held where two transactions crossed: say which."""
+def _why_not_installed(approval: Approval) -> Conflict | None:
+    """A unique constraint held where two transactions crossed: say which. None: it was another."""
     if Effect.objects.may_have_left(approval.kind, freezing.subject_of(approval)).exists():
         return EffectAlreadyExists()
-    return EffectOutstanding(field="source")
+    if approval.source_id and _about_same_source(approval).outstanding().exists():
+        return EffectOutstanding(field="source")
+    return None
 
 
 def _about_same_source(row: Approval) -> EffectQuerySet:
