@@ -7,13 +7,13 @@ from typing import Any
 from django.conf import settings
 from django.dispatch import receiver
 
-from approvals.models import Effect, Hold
-from approvals.signals import effect_changed, held, hold_closed
+from approvals.models import Connection, Effect, Hold
+from approvals.signals import connection_changed, effect_changed, held, hold_closed
 from guards import queue
 from guards.models import Contact, PinnedKey
 from guards.signals import key_changed
 from mail.models import Outbound
-from mail.services import filing, outbound
+from mail.services import filing, gmail_connections, outbound
 from mail.signals import outbound_changed
 
 
@@ -36,6 +36,12 @@ def notify_owner(**_: Any) -> None:
     """A draft begins to wait for a person."""
     if settings.OWNER_EMAIL:
         queue.enqueue("mail.tasks.notify_owner")
+
+
+@receiver(connection_changed, dispatch_uid="mail.follow_connection")
+def follow_connection(connection: Connection, change: str, **_: Any) -> None:
+    """A Gmail account was connected, or nobody may read it any more."""
+    gmail_connections.follow(connection=connection, change=change)
 
 
 @receiver(outbound_changed, dispatch_uid="mail.file_accepted")

@@ -18,6 +18,7 @@ from guards.fronts.console import Act, operator
 from guards.fronts.forms import forget_raw_secrets
 from mail.admin.connections import ConnectedAdmin
 from mail.models import Account
+from mail.services import account_rules
 from mail.services import accounts as account_services
 
 STATE_LABELS = {"ok": "success", "failing": "danger", "disabled": "default", "new": "info"}
@@ -108,7 +109,7 @@ class AccountForm(ModelForm[Account]):
         if "protocol" in self.fields:
             cleaned["protocol"] = protocol
         if protocol == Account.Protocol.GMAIL:
-            return {**cleaned, **account_services.GMAIL_SERVER}
+            return {**cleaned, **account_rules.GMAIL_SERVER}
         if not cleaned.get("host") and "host" not in self.errors:
             self.add_error("host", "Say which server the mail is read from.")
         if not cleaned.get("secret_ref") and not cleaned.get("password"):

@@ -15,7 +15,6 @@ from django.core.exceptions import ValidationError
 from django.db.models import F
 from django.utils import timezone
 
-from guards import secrets
 from guards.exceptions import CountersignError, InvalidInput, NotFound
 from guards.models import Identity
 from guards.services.units import unit_of_work
@@ -25,7 +24,7 @@ from mail.exceptions import AccountDisabled, ReplyRefused, TransportError
 from mail.gateways.base import LOOPBACK_HOSTS, Mailbox
 from mail.models import Account
 from mail.registry import transport
-from mail.services import gmail_reading, sent_copies
+from mail.services import account_rules, gmail_reading, sent_copies
 from mail.signals import account_changed
 from mail.types import Provider
 from teams.services.events import append_event
@@ -71,10 +70,6 @@ _INTERVALS = {
 BACKOFF_CAP = 60.0
 #: A refused login is not hammered on: providers lock accounts for that.
 BACKOFF_CAP_PERMANENT = 900.0
-#: What a Gmail account's server is: nobody has to say so, and nothing else is taken.
-GMAIL_SERVER = {"host": "gmail.googleapis.com", "port": 443, "provider": Provider.GMAIL.value}
-#: What a mailbox that is only read has no use for.
-_NOT_FOR_GMAIL = ("secret_ref", "sent_folder", "archive_folder", "smtp_host")
 #: How exactly the age of the last success is kept.
 _MOMENT = timedelta(seconds=5)
 
@@ -100,7 +95,7 @@ def create_account(*, identity: Identity, by: Asker, **values: object) -> Accoun
     """Add a mailbox to an identity. InvalidInput names the field that is not acceptable."""
     known = _known(values)
     if known.get("protocol") == Account.Protocol.GMAIL:
-        known = {**known, **GMAIL_SERVER}
+        known = {**known, **account_rules.GMAIL_SERVER}
     account = Account(identity=identity, **known)
     validate(account)
     with unit_of_work():
@@ -294,9 +289,8 @@ def validate(account: Account) -> None:
         value = getattr(account, name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65536:
             raise InvalidInput(f"{name} must be a whole number from 1 to 65535", field=name)
-    for name in ("secret_ref", "smtp_secret_ref"):
-        _validate_reference(name, getattr(account, name))
-    _validate_protocol(account)
+    account_rules.refuse_unfit_references(account)
+    account_rules.refuse_unfit_protocol(account)
     if account.sign_outbound and not account.preserves_mime:
         raise InvalidInput(
             "signing is on, but this transport does not preserve MIME: signatures would break. "
@@ -313,33 +307,6 @@ def validate(account: Account) -> None:
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         raise InvalidInput(f"{field}: {' '.join(messages)}", field=field) from error
-
-
-def _validate_protocol(account: Account) -> None:
-    """A Gmail account is Google's own, read alone, and has its secrets with its connection."""
-    if account.protocol != Account.Protocol.GMAIL:
-        if not account.secret_ref:
-            raise InvalidInput("secret_ref: say where the password is found", field="secret_ref")
-        return
-    for name, value in GMAIL_SERVER.items():
-        if getattr(account, name) != value:
-            raise InvalidInput(f"{name} of a Gmail account is {value}", field=name)
-    for name in _NOT_FOR_GMAIL:
-        if getattr(account, name):
-            raise InvalidInput(
-                f"{name} must be empty: a Gmail account is only read, through its own connection",
-                field=name,
-            )
-    if "@" not in account.username:
-        raise InvalidInput("username must be the mailbox's address", field="username")
-
-
-def _validate_reference(name: str, reference: str) -> None:
-    try:
-        if reference:
-            secrets.validate_reference(reference)
-    except InvalidInput as error:
-        raise InvalidInput(error.detail, field=name) from error
 
 
 def _get(account_id: int) -> Account:
