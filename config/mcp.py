@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import connections
+from django.db import DatabaseError, connections
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -183,9 +183,10 @@ class McpApplication:
             await _refuse(send, status, shape.model_dump())
             return
         manager = await self._running()
-        await manager.handle_request({**scope, _TOKEN: token}, receive, send)
-        if tokens.is_use_due(token):  # the caller has its answer, and need not wait for this
-            await sync_to_async(tokens.note_use)(token)
+        try:
+            await manager.handle_request({**scope, _TOKEN: token}, receive, send)
+        finally:
+            await _note_use(token)
 
     async def _running(self) -> StreamableHTTPSessionManager:
         """The SDK's manager, running. daphne sends no lifespan: the first request starts it."""
@@ -228,6 +229,19 @@ def _authenticate(secret: str) -> ApiToken:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
     return tokens.authenticate(secret, notes_use=False)
+
+
+async def _note_use(token: ApiToken) -> None:
+    """That the token was used, also by a caller who did not stay for the answer.
+
+    Who stayed has it already, and need not wait for this, or hear that it failed.
+    """
+    if not tokens.is_use_due(token):
+        return
+    try:
+        await sync_to_async(tokens.note_use)(token)
+    except DatabaseError:
+        logger.exception("the use of a token is not on record")
 
 
 def _error(code: str, message: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pipelines.services import (
     intake,
     recovery,
     tool_calls,
+    waking,
 )
 
 
@@ -41,12 +42,12 @@ def sweep() -> None:
     recovery.recover()
     tool_calls.expire_due()
     tool_calls.take_back()
-    execution.take_answers()
+    waking.take_answers()
     acknowledging.sweep()
     due = mail.due_messages().order_by("?")
     for message_id in due.values_list("pk", flat=True)[:100]:
         queue.enqueue("pipelines.tasks.take_in", message_id)
-    execution.wake_next()
+    waking.wake_next()
 
 
 @task

@@ -51,7 +51,9 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
             raise
         return
     unit = Unit()
-    with turn_to_write(), transaction.atomic(durable=durable):
+    with turn_to_write() as turn, transaction.atomic(durable=durable):
+        if turn.is_held:
+            transaction.on_commit(turn.give_back)
         _state.unit = unit
         try:
             yield unit

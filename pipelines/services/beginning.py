@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
 from pipelines import registry
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, files, readying, rows, stages, transitions
+from pipelines.services import claims, files, readying, rows, stages, transitions, verification
 from pipelines.services.claims import Claim
 from pipelines.services.readying import BUILT_IN, Work
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ def look_ahead() -> Looked | None:
 def begin(looked: Looked) -> Claim | None:
     """Claim the pipeline and start its first stage; None when it is not as it was, or must wait.
 
-    Joins the caller's unit. ClaimLost, which rolls the unit back, where only the stage has moved.
+    Joins the caller's unit. ClaimLost, which rolls the unit back, where only the stage has moved,
+    or where its command is no longer the one that was looked at.
     """
     stage = looked.due[0]
     changes = {"current": stage.position, "files_at": timezone.now()}
@@ -87,19 +91,29 @@ def begin(looked: Looked) -> Claim | None:
     else:
         moved = stages.move_to_start(claim, stage, looked.work.vectors, until=claims.lease_end())
         transitions.must(moved, f"the first stage of pipeline {looked.pipeline.pk}")
+        stands = verification.still_stands(looked.work.spec, stage.digest)
+        transitions.must(stands, f"the command that pipeline {looked.pipeline.pk} begins with")
     return claim
 
 
 def _look(pipeline: Pipeline) -> Looked | None:
+    """What is wrong with it must not hurt who looks: its claim comes first, then it fails."""
+    try:
+        return _found(pipeline)
+    except CountersignError:
+        return None
+    except Exception:
+        log.exception("a pipeline cannot be looked at", pipeline=str(pipeline.pk))
+        return None
+
+
+def _found(pipeline: Pipeline) -> Looked | None:
     if pipeline.failing:
         return None
     due, reply = stages.pending(pipeline.pk)
     if not due or due[0].runner == BUILT_IN or not files.begins_empty(pipeline):
         return None
-    try:
-        work = readying.ready(due[0], pipeline.pipe, files.directory_of(pipeline.pk))
-    except CountersignError:
-        return None  # its claim comes first, and then it fails on record
+    work = readying.ready(due[0], pipeline.pipe, files.directory_of(pipeline.pk))
     if registry.needs_preparation(work.runner):
         return None
     return Looked(pipeline, due, reply, work)

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from guards import process
@@ -198,16 +198,19 @@ class Watch:
 
     def __init__(self) -> None:
         self._held: tuple[Claim, float] | None = None
+        self._changing = threading.Lock()
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="claims", daemon=True)
 
     def hold(self, claim: Claim) -> None:
         """Renew this claim from now on, and look whether it was taken away."""
-        self._held = (claim, time.monotonic() + RENEW_EVERY.total_seconds())
+        with self._changing:
+            self._held = (claim, _renewal())
 
     def let_go(self) -> None:
         """Its work is done, or it is gone."""
-        self._held = None
+        with self._changing:
+            self._held = None
 
     def _keep(self) -> None:
         while not self._finished.wait(min(LOOK_EVERY, RENEW_EVERY).total_seconds()):
@@ -217,18 +220,28 @@ class Watch:
         connections.close_all()
 
     def _look_after(self, claim: Claim, renew_at: float) -> None:
+        """Never raises: whatever happens once, the claim is looked after again."""
         try:
             if is_taken_away(claim):
                 _end_children(claim)
             elif time.monotonic() >= renew_at:
                 renewed = renew(claim)
-                if self._held == (claim, renew_at):
-                    self.hold(claim)
-                    if not renewed:
-                        log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
+                if self._still_holds(claim, renew_at) and not renewed:
+                    log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
         except DatabaseError as error:
             log.warning("lease not renewed", pipeline=str(claim.pipeline_id), error=str(error))
-            close_old_connections()
+            connections.close_all()
+        except Exception:
+            log.exception("a claim cannot be looked after", pipeline=str(claim.pipeline_id))
+            connections.close_all()
+
+    def _still_holds(self, claim: Claim, renew_at: float) -> bool:
+        """Whether that is what is held, to be renewed later; never in place of what came since."""
+        with self._changing:
+            if self._held != (claim, renew_at):
+                return False
+            self._held = (claim, _renewal())
+            return True
 
     def start(self) -> None:
         """Begin to look."""
@@ -253,6 +266,10 @@ def watched() -> Iterator[Watch]:
         yield watch
     finally:
         watch.end()
+
+
+def _renewal() -> float:
+    return time.monotonic() + RENEW_EVERY.total_seconds()
 
 
 def _end_children(claim: Claim) -> None:

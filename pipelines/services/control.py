@@ -15,13 +15,13 @@ from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
 from pipelines.services import (
-    execution,
     giving_up,
     recovery,
     replies,
     resuming,
     sending,
     transitions,
+    waking,
 )
 from pipelines.services.intake import REPLY
 
@@ -96,7 +96,7 @@ def _end(pipeline: Pipeline, by: Asker) -> None:
     ended = base.end_children(str(pipeline.pk))
     log.info("pipeline cancelled", pipeline=str(pipeline.pk), by=str(by), children_ended=ended)
     replies.send_notice(pipeline)
-    execution.wake_next()
+    waking.wake_next()
 
 
 def _refuse_beside_a_reply(pipeline: Pipeline) -> None:

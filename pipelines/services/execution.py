@@ -1,121 +1,25 @@
-"""The executor: claims a pipeline, carries its stages out in order, and answers.
+"""The executor: claims a pipeline, has it carried out, and takes up what is due next.
 
-A stage is claimed, prepared and started on record before its process runs; its end is recorded
-right after. Whatever happens between leaves rows that say so, and recovery (not a second run) is
-what follows.
+What happens to a pipeline under its claim is `carrying`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 
-from guards import queue
-from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
-from pipelines import memory, registry
-from pipelines.exceptions import ClaimLost, CommandNotRunnable, StageMustWait
-from pipelines.models import Pipeline, Stage
-from pipelines.services import (
-    acknowledging,
-    beginning,
-    claims,
-    files,
-    missions,
-    readying,
-    replies,
-    stages,
-    transitions,
-)
+from pipelines import memory
+from pipelines.exceptions import ClaimLost
+from pipelines.models import Pipeline
+from pipelines.services import beginning, carrying, claims, readying, stages, waking
 from pipelines.services.beginning import Looked
+from pipelines.services.carrying import Run, Task
 from pipelines.services.claims import Claim
-from pipelines.services.intake import REPLY
-from pipelines.services.readying import Work
-from pipelines.signals import stage_returned, stage_starting
-from pipelines.types import CommandSpec, RunResult, RunRule
 
 log = structlog.get_logger(__name__)
-
-CLI = "cli"
-
-#: How long one task takes up further pipelines, in seconds.
-ON_SECONDS = 5.0
-#: How often such a task wakes other workers for what is due beside its own, in seconds.
-_WAKE_SECONDS = 0.5
-#: Seconds before the queue's own limit at which no further stage begins.
-_QUEUE_MARGIN = 30.0
-#: What an answer may take, in seconds: longer than any session with a mail server.
-_ANSWER_SECONDS = 150.0
-
-
-@dataclass(slots=True)
-class _Task:
-    """One task of the queue: since when it works, and how long it takes up further pipelines."""
-
-    seconds: float = 0.0
-    began: float = field(default_factory=lambda: time.monotonic())
-    woken: float = field(default_factory=lambda: time.monotonic() - _WAKE_SECONDS)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether it takes up another pipeline after this one."""
-        return self.spent < self.seconds
-
-    @property
-    def spent(self) -> float:
-        """How long it has worked, in seconds."""
-        return time.monotonic() - self.began
-
-    def has_time_for(self, seconds: float) -> bool:
-        """Whether the queue leaves this task long enough for a stage of that timeout."""
-        return self.spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether it has only begun: another one would leave a stage no more time."""
-        return self.spent <= ON_SECONDS
-
-
-@dataclass(slots=True)
-class _Run:
-    """One worker's run through one pipeline: the claim, the rows as read, the pipe as it is.
-
-    `started` is the work of the first stage where that began with the claim. `is_kept` says that
-    the pipeline's row has this pipe too. `unrecorded` is the end of a stage that goes on record
-    together with the start of the next one, a moment later; `filled` is what the row has to say of
-    the directory, on record with the first stage. `next_spec` is the next stage's command, looked
-    at in that moment. `following` is the next pipeline, where that began with the end of this one.
-    """
-
-    task: _Task
-    claim: Claim
-    pipeline: Pipeline
-    due: list[Stage]
-    reply: Stage | None
-    pipe: dict[str, Any]
-    directory: Path | None = None
-    filled: dict[str, Any] | None = None
-    is_kept: bool = True
-    unrecorded: stages.Success | None = None
-    next_spec: CommandSpec | None = None
-    started: Work | None = None
-    answers: bool = True
-    put_back: bool = False
-    is_over: bool = False
-    following: _Run | None = None
-
-    def record(self) -> None:
-        """Put the end of the stage before on record by itself: nothing follows at once."""
-        success, self.unrecorded = self.unrecorded, None
-        if success is not None:
-            stages.succeed(self.claim, success)
 
 
 def run(*, pipeline_id: UUID) -> Pipeline:
@@ -124,7 +28,7 @@ def run(*, pipeline_id: UUID) -> Pipeline:
     A pipeline that is not due, or whose turn has not come, is returned unchanged. Never raises for
     what a stage does. Afterwards the next due pipeline is put onto the queue.
     """
-    _carry_on(pipeline_id, _Task())
+    _carry_on(pipeline_id, Task())
     return claims.row_of(pipeline_id)
 
 
@@ -134,10 +38,10 @@ def run_on(*, pipeline_id: UUID) -> None:
     A queue of short pipelines so costs no task for each. What else the queue holds waits no longer
     than that.
     """
-    _carry_on(pipeline_id, _Task(ON_SECONDS))
+    _carry_on(pipeline_id, Task(carrying.ON_SECONDS))
 
 
-def _carry_on(pipeline_id: UUID, task: _Task) -> None:
+def _carry_on(pipeline_id: UUID, task: Task) -> None:
     """Carry a pipeline out whose turn has come, and others for so long as the task goes on.
 
     Whatever happens, wake what is due.
@@ -156,22 +60,34 @@ def _carry_on(pipeline_id: UUID, task: _Task) -> None:
                 begun = _carry(run, watch)
                 run = _after(run, begun=begun)
     finally:
-        wake_next(begun=begun)
+        waking.wake_next(begun=begun)
 
 
-def _after(run: _Run, *, begun: bool) -> _Run | None:
+def _after(run: Run, *, begun: bool) -> Run | None:
     """The next pipeline of this task: one that has begun with the last end, else the next due."""
     task = run.task
     if not task.goes_on:
         return run.following
-    if time.monotonic() - task.woken >= _WAKE_SECONDS:
-        task.woken = time.monotonic()
-        _enqueue(claims.whose_turn_has_come(begun=begun)[0 if run.following else 1 :])
+    _wake_others(run, begun=begun)
     looked = beginning.look_ahead() if begun and not run.following else None
     return run.following or _begun(task, looked) or _claimed(task, claims.claim_next(begun=begun))
 
 
-def _begun(task: _Task, looked: Looked | None) -> _Run | None:
+def _wake_others(run: Run, *, begun: bool) -> None:
+    """Now and then, other workers for what is due beside this task's own.
+
+    A queue that cannot be reached must not strand what has begun: the sweep wakes others, too.
+    """
+    if time.monotonic() - run.task.woken < carrying.WAKE_SECONDS:
+        return
+    run.task.woken = time.monotonic()
+    try:
+        waking.enqueue(claims.whose_turn_has_come(begun=begun)[0 if run.following else 1 :])
+    except Exception:
+        log.exception("other workers are not woken")
+
+
+def _begun(task: Task, looked: Looked | None) -> Run | None:
     """The run through a pipeline that was looked at, claimed and begun; None when it must wait."""
     if looked is None or not task.has_time_for(looked.work.spec.timeout):
         return None
@@ -180,32 +96,24 @@ def _begun(task: _Task, looked: Looked | None) -> _Run | None:
             claim = beginning.begin(looked)
     except ClaimLost:
         return None
-    return _run_of(task, claim, looked)
+    return carrying.run_of(task, claim, looked)
 
 
-def _run_of(task: _Task, claim: Claim | None, looked: Looked) -> _Run | None:
-    if claim is None:
-        return None
-    pipeline = looked.pipeline
-    rest = (pipeline, looked.due, looked.reply, dict(pipeline.pipe))
-    return _Run(task, claim, *rest, started=looked.work)
-
-
-def _claimed(task: _Task, claim: Claim | None) -> _Run | None:
+def _claimed(task: Task, claim: Claim | None) -> Run | None:
     """The run through a pipeline that is claimed and nothing more."""
     if claim is None:
         return None
     pipeline = claim.row or Pipeline.objects.get(pk=claim.pipeline_id)
     due, reply = stages.pending(pipeline.pk)
     wanted = bool(due) or pipeline.failing or readying.wants_answer(pipeline.pk)
-    return _Run(task, claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted)
+    return Run(task, claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted)
 
 
-def _carry(run: _Run, watch: claims.Watch) -> bool:
+def _carry(run: Run, watch: claims.Watch) -> bool:
     """Whether it began: a pipeline that must wait was put back."""
     watch.hold(run.claim)
     try:
-        _work_through(run)
+        carrying.work_through(run)
     except ClaimLost as error:
         log.warning(
             "stopped working on a pipeline",
@@ -215,270 +123,3 @@ def _carry(run: _Run, watch: claims.Watch) -> bool:
     finally:
         watch.let_go()
     return not run.put_back
-
-
-def wake_next(*, begun: bool = True) -> None:
-    """Put the oldest pipelines whose turn has come onto the queue.
-
-    Without `begun` only those that no worker has looked at: two pipelines that must wait for
-    something else would otherwise wake each other without end. The sweep wakes them.
-    """
-    _enqueue(claims.whose_turn_has_come(begun=begun))
-
-
-def _enqueue(due: Iterable[UUID]) -> None:
-    for pipeline_id in due:
-        queue.enqueue("pipelines.tasks.run_pipeline", str(pipeline_id))
-
-
-def go_on(*, stage_id: int, actor: str) -> bool:
-    """What a waiting stage waits for was answered: it is due again, and its pipeline queued.
-
-    Joins the caller's transaction. False when the stage does not wait (yet, or any more); the
-    executor asks `registry.is_answered` once it has put a stage to wait, and so does the sweep.
-    """
-    stage = Stage.objects.filter(pk=stage_id).exclude(command=REPLY).first()
-    if stage is None:
-        return False
-    with unit_of_work():
-        Pipeline.objects.select_for_update().get(pk=stage.pipeline_id)
-        moved = transitions.move_stage(
-            stage, Stage.Status.PENDING, old=[Stage.Status.WAITING_APPROVAL], actor=actor
-        )
-        if moved:
-            queued = transitions.move_pipeline(
-                stage.pipeline_id,
-                Pipeline.Status.QUEUED,
-                old=[Pipeline.Status.WAITING_APPROVAL],
-                facts={"reason": f"{stage.command} was answered"},
-                actor=actor,
-            )
-            transitions.must(queued, f"pipeline {stage.pipeline_id}")
-            queue.enqueue("pipelines.tasks.run_pipeline", str(stage.pipeline_id))
-    return moved
-
-
-def take_answers() -> int:
-    """Let every waiting stage go on whose answer came while nobody listened; how many."""
-    waiting = Stage.objects.filter(status=Stage.Status.WAITING_APPROVAL).exclude(command=REPLY)
-    answered = [pk for pk in waiting.values_list("pk", flat=True) if registry.is_answered(pk)]
-    return sum(go_on(stage_id=stage_id, actor=transitions.ACTOR) for stage_id in answered)
-
-
-def _work_through(run: _Run) -> None:
-    with acknowledging.meanwhile(run.pipeline):
-        if run.started is not None and (not _carry_out_started(run, run.started) or run.is_over):
-            return
-        while run.due and not run.pipeline.failing:
-            if not _carry_out(run, run.due.pop(0)) or run.is_over:
-                return
-        run.record()
-    if run.task.is_fresh or run.task.has_time_for(_ANSWER_SECONDS):
-        replies.answer(run.claim, run.pipeline, run.pipe, wanted=run.answers)
-    else:
-        _hand_back(run, "its reply needs a task of its own")
-
-
-def _carry_out(run: _Run, stage: Stage) -> bool:
-    """Run one stage and record its end; False when the pipeline was given back instead."""
-    try:
-        if run.directory is None:
-            run.directory = _prepare_files(run)
-        looked_at, run.next_spec = run.next_spec, None
-        work = readying.ready(stage, run.pipe, run.directory, looked_at=looked_at)
-    except ClaimLost:
-        raise
-    except CountersignError as error:
-        run.record()
-        _fail(run, stage, error, old=Stage.Status.PENDING)
-        return True
-    if not run.task.has_time_for(work.spec.timeout):
-        return _leave_for_later(run, stage, work)
-    if not registry.needs_preparation(work.runner):
-        success, run.unrecorded = run.unrecorded, None
-        filled, run.filled = run.filled, None
-        stages.claim_and_start(run.claim, stage, work.vectors, after=success, filled=filled)
-        return _run_started(run, stage, work)
-    run.record()
-    filled, run.filled = run.filled, None
-    stages.claim(run.claim, stage, filled=filled)
-    try:
-        work.runner.prepare(work.job)
-    except StageMustWait as error:
-        stages.put_back(run.claim, stage, reason=error.detail)
-        run.put_back = True
-        return False
-    except CountersignError as error:
-        _fail(run, stage, error, old=Stage.Status.CLAIMED)
-        return True
-    stages.start(run.claim, stage, work.vectors)
-    return _run_started(run, stage, work)
-
-
-def _carry_out_started(run: _Run, work: Work) -> bool:
-    """Run the first stage, whose start is on record with the claim, and record its end."""
-    stage = run.due.pop(0)
-    try:
-        run.directory = files.make_empty(run.pipeline.pk)
-    except CountersignError as error:
-        _fail(run, stage, error, old=Stage.Status.RUNNING)
-        return True
-    return _run_started(run, stage, work)
-
-
-def _leave_for_later(run: _Run, stage: Stage, work: Work) -> bool:
-    """The stage gets a task of its own; one that fits into none fails."""
-    run.record()
-    if run.task.is_fresh:
-        detail = f"{work.spec.timeout:.0f} seconds are more than QUEUE_TIMEOUT leaves a stage"
-        _fail(
-            run,
-            stage,
-            CommandNotRunnable(detail, rule=RunRule.NO_TIME.value),
-            old=Stage.Status.PENDING,
-        )
-        return True
-    _hand_back(run, "the next stage needs a task of its own")
-    return False
-
-
-def _hand_back(run: _Run, reason: str) -> None:
-    """Whoever goes on has the pipe as it is now."""
-    if not run.is_kept:
-        stages.keep(run.claim, pipe=run.pipe)
-    claims.hand_back(run.claim, reason=reason)
-
-
-def _prepare_files(run: _Run) -> Path:
-    """The pipeline's own directory, with the message's attachments, before its first work stage."""
-    run.filled = files.prepare(pipeline=run.pipeline)
-    run.pipe = dict(run.pipeline.pipe)
-    return files.directory_of(run.pipeline.pk)
-
-
-def _run_started(run: _Run, stage: Stage, work: Work) -> bool:
-    facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
-    stage_starting.send(**facts)
-    try:
-        result = work.runner.run(work.job)
-    except CountersignError as error:
-        result = RunResult(ok=False, error=_sentence(error))
-    stage_returned.send(**facts)
-    if result.waiting:
-        _wait(run, stage, result)
-        return False
-    _record_end(run, stage, work, result)
-    return _holds_on(run, work)
-
-
-def _wait(run: _Run, stage: Stage, result: RunResult) -> None:
-    """An answer that came before the stage was waiting would otherwise be lost."""
-    stages.wait(run.claim, stage, result)
-    if registry.is_answered(stage.pk):
-        go_on(stage_id=stage.pk, actor=transitions.ACTOR)
-
-
-def _record_end(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
-    error = result.error or "it ended without a whole result"
-    if result.ok and not result.incomplete:
-        try:
-            _record_success(run, stage, work, result)
-        except ClaimLost:
-            raise
-        except CountersignError as refusal:
-            error = _sentence(refusal)
-        else:
-            return
-    stages.fail(run.claim, stage, error, old=Stage.Status.RUNNING, result=result)
-    run.pipeline.failing = True
-
-
-def _record_success(run: _Run, stage: Stage, work: Work, result: RunResult) -> None:
-    pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
-    run.next_spec = _spec_after(run)
-    prepared = registry.needs_preparation(work.runner)
-
-    def adopt() -> None:
-        if work.built_in is not None:
-            work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
-        if prepared:
-            missions.end_for_stage(stage_id=stage.pk, status="succeeded", reason="")
-
-    is_over = _is_over_with(run, work)
-    is_kept = run.is_kept and pipe is run.pipe
-    keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
-    success = stages.Success(stage, result, pipe if keeps else None)
-    if is_over:
-        run.following = _end(run, success, adopt)
-    elif run.next_spec is not None and work.built_in is None and not prepared:
-        run.unrecorded = success
-    else:
-        stages.succeed(run.claim, success, adopt)
-    run.is_over = is_over
-    run.is_kept = is_kept or keeps
-    run.pipe = pipe
-    run.answers = work.spec.reply
-
-
-def _end(run: _Run, success: stages.Success, adopt: Callable[[], None]) -> _Run | None:
-    """End the pipeline; the next one, if it can begin at once, does so in the same transaction."""
-    task = run.task
-    looked = beginning.look_ahead() if run.reply is not None and task.goes_on else None
-    if run.reply is not None and looked and task.has_time_for(looked.work.spec.timeout):
-        try:
-            with unit_of_work():
-                replies.move_to_unanswered_end(
-                    run.claim, reply=run.reply, after=success, adopt=adopt
-                )
-                claim = beginning.begin(looked)
-            return _run_of(task, claim, looked)
-        except ClaimLost:
-            pass  # one of the two is gone: the end by itself says which
-    replies.end_unanswered(run.claim, reply=run.reply, after=success, adopt=adopt)
-    return None
-
-
-def _is_over_with(run: _Run, work: Work) -> bool:
-    """Whether the pipeline ends with this stage: nothing is left, and no answer is wanted."""
-    return not (work.built_in or run.due or work.spec.reply or run.pipeline.failing)
-
-
-def _may_begin_again(run: _Run) -> bool:
-    """Whether anybody may take this pipeline up where it is now, and so needs its pipe.
-
-    A stage that is not declared repeatable is never begun by another run; the reply is.
-    """
-    return run.next_spec is None or run.next_spec.repeatable
-
-
-def _spec_after(run: _Run) -> CommandSpec | None:
-    """The command of the next stage, where that is one of the cli runner and may run now."""
-    if not run.due or run.due[0].runner != CLI:
-        return None
-    try:
-        return readying.runnable(run.due[0])
-    except CountersignError:
-        return None
-
-
-def _holds_on(run: _Run, work: Work) -> bool:
-    """After a built-in command the rows may be others; with another write set it queues again."""
-    if work.built_in is None or run.pipeline.failing:
-        return True
-    before = run.pipeline.write_set
-    run.pipeline.refresh_from_db()
-    run.due, run.reply = stages.pending(run.pipeline.pk)
-    if run.pipeline.write_set == before:
-        return True
-    claims.hand_back(run.claim, reason="it was planned, and waits for its turn")
-    return False
-
-
-def _fail(run: _Run, stage: Stage, error: CountersignError, *, old: Stage.Status) -> None:
-    """A stage that does not run: its signature, arguments, runner, program or contract."""
-    stages.fail(run.claim, stage, _sentence(error), old=old)
-    run.pipeline.failing = True
-
-
-def _sentence(error: CountersignError) -> str:
-    return f"{error.rule}: {error.detail}" if error.rule else error.detail

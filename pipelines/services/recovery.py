@@ -16,7 +16,7 @@ from guards.services.units import unit_of_work
 from mail.models import Outbound
 from pipelines.models import Pipeline, Stage
 from pipelines.runners import base
-from pipelines.services import execution, giving_up, replies, sending, transitions
+from pipelines.services import giving_up, replies, sending, transitions, waking
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ def recover() -> int:
     for pipeline in Pipeline.objects.filter(notice_due=True).select_related("identity"):
         replies.send_notice(pipeline)
     if count:
-        execution.wake_next()
+        waking.wake_next()
     return count
 
 

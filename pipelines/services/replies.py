@@ -9,7 +9,7 @@ is history and settles nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -28,10 +28,9 @@ from mail.types import Enclosure
 from pipelines.exceptions import ClaimLost
 from pipelines.file_names import FIELD
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, files, origins, stages, transitions
+from pipelines.services import claims, files, origins, transitions, unanswered
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
-from pipelines.services.stages import Success
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +60,7 @@ def text_of(value: Any) -> str:
 def answer(claim: Claim, pipeline: Pipeline, pipe: Mapping[str, Any], *, wanted: bool) -> None:
     """Run the reply stage under this claim. `wanted` is false where success needs no answer."""
     if not wanted and not pipeline.failing:
-        end_unanswered(claim)
+        unanswered.end(claim)
         return
     stage = Stage.objects.get(pipeline_id=pipeline.pk, command=REPLY)
     _record_start(claim, stage)
@@ -263,56 +262,6 @@ def _record_start(claim: Claim, stage: Stage) -> None:
             },
         )
         transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
-
-
-def end_unanswered(
-    claim: Claim,
-    *,
-    reply: Stage | None = None,
-    after: Success | None = None,
-    adopt: Callable[[], None] | None = None,
-) -> None:
-    """End a pipeline whose success needs no mail, under this claim, in one transaction."""
-    stage = reply or Stage.objects.get(pipeline_id=claim.pipeline_id, command=REPLY)
-    with unit_of_work():
-        move_to_unanswered_end(claim, reply=stage, after=after, adopt=adopt)
-
-
-def move_to_unanswered_end(
-    claim: Claim,
-    *,
-    reply: Stage,
-    after: Success | None = None,
-    adopt: Callable[[], None] | None = None,
-) -> None:
-    """The same in the caller's unit.
-
-    `after` is the end of its last work stage, where that is not on record yet, with what a built-in
-    command or a mission makes of it. `reply` is the reply's row.
-    """
-    now = timezone.now()
-
-    def end_stages() -> None:
-        if after is not None:
-            stages.move_to_success(claim, after, adopt)
-        moved = transitions.move_stage(
-            reply,
-            Stage.Status.SUCCEEDED,
-            old=[Stage.Status.PENDING],
-            changes={"started_at": now, "finished_at": now},
-            facts={"mail": False},
-        )
-        transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
-
-    ended = transitions.move_pipeline(
-        claim.pipeline_id,
-        Pipeline.Status.COMPLETED,
-        old=[Pipeline.Status.RUNNING],
-        where=claim.mine,
-        changes={"finished_at": now, "lease_until": None, "current": reply.position},
-        before_note=end_stages,
-    )
-    transitions.must(ended, f"pipeline {claim.pipeline_id}")
 
 
 def _record_refusal(pipeline: Pipeline, stage: Stage, error: CountersignError) -> None:

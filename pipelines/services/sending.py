@@ -20,7 +20,7 @@ from mail import selectors as mail
 from mail.models import Outbound
 from mail.services import outbound
 from pipelines.models import Pipeline, Stage
-from pipelines.services import execution, files, replies
+from pipelines.services import files, replies, waking
 from pipelines.types import Job, RunResult
 
 #: The origin of a `send` stage's message; its id is the stage's row.
@@ -62,7 +62,7 @@ def follow(*, message: Outbound) -> None:
     Mail of any other origin changes nothing here.
     """
     if message.origin_type == ORIGIN and message.status in Outbound.SETTLED:
-        execution.go_on(stage_id=int(message.origin_id), actor="system")
+        waking.go_on(stage_id=int(message.origin_id), actor="system")
 
 
 def lock_holds(pipeline_id: UUID) -> None:

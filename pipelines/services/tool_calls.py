@@ -30,7 +30,7 @@ from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Asker, Subject
 from pipelines import deferral
 from pipelines.models import Mission, MissionEvent, Pipeline, ToolCall
-from pipelines.services import execution, rows
+from pipelines.services import rows, waking
 from pipelines.services.missions import record
 from pipelines.services.missions.budgets import DISPATCHED
 from teams.services import events
@@ -107,7 +107,7 @@ def follow_hold(*, hold: Hold) -> None:
         return
     _move(call, mission, State.WAITING, _answer_of(hold, call), by=hold.closed_by, said=hold.answer)
     if len(waiting) == 1:
-        execution.go_on(stage_id=mission.stage_id, actor=hold.closed_by)
+        waking.go_on(stage_id=mission.stage_id, actor=hold.closed_by)
 
 
 def follow_approval(*, approval: Approval, old: str) -> None:
@@ -136,7 +136,7 @@ def withdraw(*, mission_id: UUID, reason: str) -> int:
     if ended:
         queue.enqueue("pipelines.tasks.take_back_questions")
     if mission.released_at is not None:
-        execution.go_on(stage_id=mission.stage_id, actor=mission.released_by)
+        waking.go_on(stage_id=mission.stage_id, actor=mission.released_by)
     return ended
 
 

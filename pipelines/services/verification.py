@@ -76,6 +76,22 @@ def find_runnable(name: str, *, planned_digest: str | None = None) -> tuple[Comm
     return runnable(found[0], planned_digest=planned_digest), found[0].digest
 
 
+def still_stands(spec: CommandSpec, digest: str) -> bool:
+    """Whether the command that was looked at a moment ago is still the last one loaded, and valid.
+
+    To be asked inside of the transaction that begins with it.
+    """
+    where = {
+        "name": spec.name,
+        "digest": digest,
+        "highest_serial": spec.serial,
+        "highest_digest": ("", digest),
+    }
+    if _is_past(spec.valid_until, timezone.now()):
+        return False
+    return bool(rows.find_parts(Command, ("digest",), where=where))
+
+
 def signature_of(command: Command) -> str:
     """What the signature over the row is worth now: `ok`, or why not, as the dry run says it.
 

@@ -42,8 +42,8 @@ PLANNING_POINTS = (
     "pipelines.services.beginning:look_at:after",
     "pipelines.services.beginning:begin:after",
     "pipelines.services.execution:_begun:after",
-    "pipelines.services.execution:_record_end:before",
-    "pipelines.services.execution:_record_end:after",
+    "pipelines.services.carrying:_record_end:before",
+    "pipelines.services.carrying:_record_end:after",
 )
 SENDING_POINTS = (
     "mail.services.outbound:draft_reply:after",
@@ -59,7 +59,7 @@ SENDING_POINTS = (
 SHORT_WALK = (
     "pipelines.services.intake:take_in:after",
     "pipelines.services.execution:_begun:after",
-    "pipelines.services.execution:_record_end:before",
+    "pipelines.services.carrying:_record_end:before",
     "approvals.services.effects:_claim:after",
     "approvals.services.effects:_mark:after",
     "approvals.services.effects:_contact:after",

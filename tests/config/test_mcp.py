@@ -7,22 +7,24 @@ import hashlib
 import json
 import os
 import threading
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import OperationalError
 from django.utils import timezone
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from config.mcp import MOST_BYTES, Threads
+from config.mcp import MOST_BYTES, McpApplication, Threads
 from guards.models import ApiToken
 from guards.services import identities, tokens
 from guards.types import SYSTEM, Subject
-from tests.agents import OPERATOR, WHOAMI, Agent, agent, send
+from tests.agents import JSON, OPERATOR, WHOAMI, Agent, agent, send
 from tests.guards.factories import IdentityFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -200,6 +202,52 @@ def test_a_call_notes_that_its_token_was_used_and_a_refused_one_does_not() -> No
     noted = dict(ApiToken.objects.values_list("digest", "last_used_at"))
     assert noted[digest_of(used.secret)] is not None
     assert noted[digest_of(revoked.secret)] is None
+
+
+async def gone(scope: Any, *, at: str) -> None:
+    """A caller with a whole request, who is gone when it is read, or when it is answered."""
+
+    async def receive() -> dict[str, Any]:
+        if at == "http.request":
+            raise ConnectionResetError
+        return {"type": "http.request", "body": json.dumps(WHOAMI).encode(), "more_body": False}
+
+    async def answer(message: Any) -> None:
+        raise asyncio.CancelledError
+
+    await McpApplication(nullcontext)(scope, receive, answer)
+
+
+@pytest.mark.parametrize("at", ["http.request", "http.response.start"])
+def test_whoever_does_not_stay_for_the_answer_has_used_the_token_all_the_same(at: str) -> None:
+    secret = agent().secret
+    headers = {**JSON, "host": "localhost", "authorization": f"Bearer {secret}"}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/mcp",
+        "raw_path": b"/mcp",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "server": ("localhost", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    with suppress(BaseException):
+        async_to_sync(gone)(scope, at=at)
+    token = ApiToken.objects.get(digest=digest_of(secret))
+    assert token.last_used_at is not None
+
+
+def test_an_answer_stands_where_the_use_of_its_token_cannot_be_noted(monkeypatch: Any) -> None:
+    def locked(token: ApiToken) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(tokens, "note_use", locked)
+    assert send(secret=agent().secret).status_code == 200
 
 
 def digest_of(secret: str) -> str:

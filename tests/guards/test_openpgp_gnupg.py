@@ -43,8 +43,11 @@ GOOD = [
 
 @pytest.fixture
 def signature(keys: Keys) -> bytes:
-    """Alice's good one, made before a test hides the real gpg."""
-    return sign_detached(keys.alice, PAYLOAD)
+    """Alice's good one, made before a test hides the real gpg.
+
+    Dated, so that it is from nobody's future, however late in the session a test runs.
+    """
+    return sign_detached(keys.alice, PAYLOAD, at=SESSION_START)
 
 
 def _judge(lines: list[str], *, exit_code: int = 0) -> SignatureReport:
@@ -370,7 +373,7 @@ def test_a_keys_own_notes_about_what_was_checked_are_not_believed(keys: Keys) ->
             packet = packet[:-1] + bytes([packet[-1] ^ 1])
         forged += packet + (b"\xcc\x02\x00\x03" if tag == 2 else b"")
     pin = replace(pin_for(keys.with_subkey), public_key=forged)
-    signature = sign_detached(keys.with_subkey, PAYLOAD)
+    signature = sign_detached(keys.with_subkey, PAYLOAD, at=SESSION_START)
     for now in (None, SESSION_START - timedelta(seconds=30)):
         report = GnuPGVerifier().verify(signed=PAYLOAD, signature=signature, pins=[pin], now=now)
         assert report.outcome is SignatureOutcome.BAD_SIGNATURE

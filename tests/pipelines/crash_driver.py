@@ -249,7 +249,7 @@ def recover(directory: Path, name: str, point: dict[str, Any]) -> None:
     from mail.models import Outbound
     from mail.services import outbound
     from pipelines.models import Pipeline
-    from pipelines.services import execution, intake, recovery
+    from pipelines.services import execution, intake, recovery, waking
 
     move_in(directory, name)
     if point.get("asks"):
@@ -264,7 +264,7 @@ def recover(directory: Path, name: str, point: dict[str, Any]) -> None:
                 )
             outbound.settle_cut_off()
         interrupted += recovery.recover()
-        execution.take_answers()
+        waking.take_answers()
         for message in mail.due_messages():
             intake.take_in(message_id=message.pk)
         for pipeline in Pipeline.objects.filter(status__in=Pipeline.DUE):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
+from django.db import DataError
+from django.utils import timezone
 
 from guards.services.units import unit_of_work
 from guards.signals import unit_closing
 from mail.models import Part
+from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
-from pipelines.services import beginning, claims, control, execution, intake, rules
+from pipelines.services import beginning, claims, control, execution, intake, readying, rules
 from tests.pipelines.factories import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -152,3 +159,71 @@ def test_the_end_is_on_record_even_if_the_next_one_cannot_begin(due, monkeypatch
     assert first.status == "completed"
     assert Stage.objects.get(pipeline=first, command="quiet").status == "succeeded"
     assert Stage.objects.get(pipeline=second, command="quiet").attempt == 0
+
+
+def test_a_command_that_was_replaced_after_the_look_does_not_begin(due, owner):
+    first, second = due(), due()
+    looked = beginning.look_at(second.pk)
+    assert looked is not None
+    owner.install("quiet", binary="false", mode="passthrough", reply=False, serial=2)
+
+    with pytest.raises(ClaimLost):
+        begun(looked)
+
+    second.refresh_from_db()
+    assert (second.status, second.fence) == ("planned", 0)
+    assert execution.run(pipeline_id=first.pk).error.startswith("quiet: changed")
+
+
+def test_a_command_whose_time_ended_after_the_look_does_not_begin(due, owner):
+    soon = timezone.now() + timedelta(minutes=1)
+    owner.install(
+        "quiet", binary="true", mode="passthrough", reply=False, serial=2,
+        valid_until=f"{soon:%FT%TZ}",
+    )  # fmt: skip
+    pipeline = due()
+    looked = beginning.look_at(pipeline.pk)
+    assert looked is not None
+    past = replace(looked.work.spec, valid_until=timezone.now())
+    late = replace(looked, work=replace(looked.work, job=replace(looked.work.job, spec=past)))
+
+    with pytest.raises(ClaimLost):
+        begun(late)
+    again = beginning.look_at(pipeline.pk)
+    assert again is not None
+    assert begun(again) is not None
+
+
+@pytest.mark.parametrize("where", ["look", "begin"])
+def test_the_end_is_on_record_whatever_is_wrong_with_the_next_one(due, monkeypatch, where):
+    first, second = due(), due()
+
+    def broken(*given, **named):
+        raise DataError("nobody foresaw this")
+
+    module, name = (readying, "ready") if where == "look" else (beginning, "begin")
+    as_usual = getattr(module, name)
+
+    def seldom(one, *given, **named):
+        theirs = one.pipeline_id if where == "look" else one.pipeline.pk
+        return (broken if theirs == second.pk else as_usual)(one, *given, **named)
+
+    monkeypatch.setattr(module, name, seldom)
+    with suppress(DataError):  # what is wrong with the second is told when it is its turn
+        execution.run_on(pipeline_id=first.pk)
+
+    first.refresh_from_db()
+    assert first.status == "completed"
+
+
+def test_a_queue_that_cannot_be_reached_does_not_strand_what_has_begun(due, monkeypatch):
+    pipelines = [due(), due(), due()]
+
+    def unreachable(pipeline_ids):
+        raise ConnectionError("no queue")
+
+    monkeypatch.setattr(execution.waking, "enqueue", unreachable)
+    with suppress(ConnectionError):
+        execution.run_on(pipeline_id=pipelines[0].pk)
+
+    assert set(Pipeline.objects.values_list("status", flat=True)) == {"completed"}

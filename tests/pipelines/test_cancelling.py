@@ -26,6 +26,7 @@ from pipelines.services import (
     replies,
     rules,
     transitions,
+    waking,
 )
 from pipelines.signals import stage_given_up, stage_starting
 from pipelines.types import RunResult
@@ -184,7 +185,7 @@ def test_cancelling_what_waits_for_a_person_takes_the_question_back(desk, server
     pipeline.refresh_from_db()
     assert (pipeline.status, statuses(pipeline)["ask"]) == ("cancelled", "cancelled")
     assert given_up == [(stage.pk, "operator:ada")]
-    assert not execution.go_on(stage_id=stage.pk, actor="operator:ada")
+    assert not waking.go_on(stage_id=stage.pk, actor="operator:ada")
     assert len(server.sent) == 1
 
 
@@ -199,7 +200,7 @@ def test_the_mission_of_a_stage_that_was_answered_ends_before_it_goes_on(desk, s
         pipeline=pipeline, stage=stage, contract={}, write_set=["house:docs"], max_usd=1,
         worker="claude", evaluator="system", command="ask",
     )  # fmt: skip
-    assert execution.go_on(stage_id=stage.pk, actor="operator:ada")
+    assert waking.go_on(stage_id=stage.pk, actor="operator:ada")
     following, _ = asking_pipeline(desk, write_set=["house:docs/a"])
     assert claims.claim_pipeline(following.pk) is None  # the control: the set is kept
 

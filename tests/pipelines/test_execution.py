@@ -13,7 +13,7 @@ from guards import process
 from guards.signals import unit_closing
 from mail.models import Outbound
 from pipelines.models import Command, Pipeline, Stage
-from pipelines.services import execution, intake, replies, rules
+from pipelines.services import carrying, execution, intake, replies, rules
 from pipelines.signals import stage_starting
 from teams.models import Event
 from tests.pipelines.factories import OPERATOR, Desk, body, script
@@ -382,7 +382,7 @@ def test_a_task_hands_on_what_is_due_when_its_time_is_over(
     desk, owner, server, monkeypatch, django_capture_on_commit_callbacks
 ):
     rows = due_pipelines(desk, owner, 3)
-    monkeypatch.setattr(execution, "ON_SECONDS", 0.0)
+    monkeypatch.setattr(carrying, "ON_SECONDS", 0.0)
     with django_capture_on_commit_callbacks(execute=True):
         execution.run_on(pipeline_id=rows[0].pk)
 

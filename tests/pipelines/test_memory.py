@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import resource
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def _faults(call: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="it is glibc that is told")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that is told")
 def test_blocks_of_a_megabyte_are_not_taken_anew_each_time():
     pages = 20 * 8 * 1_000_000 // resource.getpagesize()
     assert _faults("memory.keep_heap()") < pages // 20

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 from django_q.signing import SignedPackage
 
-from approvals.models import Approval, Effect, Hold
+from approvals.models import Approval, Effect, Hold, Job
 from approvals.services import approvals, effects, holds
 from guards.exceptions import AlreadyDecided
 from guards.models import Identity
@@ -134,7 +134,9 @@ def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(
 
     if kept == "a lost worker":
         past = timezone.now() - timedelta(minutes=1)
-        Effect.objects.filter(pk=effect.pk).update(claimed_by="elsewhere:b:1:1", deadline=past)
+        Job.objects.filter(pk=effect.job_id).update(
+            holder="elsewhere:b:1:1", fence=1, attempts=1, claimed_at=past, deadline=past
+        )
         with django_capture_on_commit_callbacks(execute=True):
             assert effects.reconcile() == 1
         tasks = [SignedPackage.loads(row.payload)["func"] for row in OrmQ.objects.all()]

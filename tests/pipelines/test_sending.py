@@ -18,7 +18,7 @@ from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.models import Outbound
 from pipelines import registry
 from pipelines.models import Pipeline, Stage
-from pipelines.services import control, execution, intake, recovery, replies, rules, sending
+from pipelines.services import control, execution, intake, recovery, replies, rules, sending, waking
 from pipelines.types import Job
 from tests.databases import exit_of, forked, shared
 from tests.guards.factories import ContactFactory, PermissionFactory
@@ -206,7 +206,7 @@ def test_an_answer_that_came_before_the_stage_waited_is_not_lost(desk, owner, se
     Stage.objects.filter(pk=stage_of(pipeline).pk).update(status="waiting_approval")
     Pipeline.objects.filter(pk=pipeline.pk).update(status="waiting_approval")
 
-    assert execution.take_answers() == 1
+    assert waking.take_answers() == 1
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
     assert server.submissions == 2
 
@@ -311,7 +311,7 @@ def test_an_answer_and_a_cancellation_never_wait_for_each_other(
                 locked.touch()
                 until(cancelling)
                 time.sleep(0.5)  # the other has come as far as it can
-                execution.go_on(stage_id=stage_of(pipeline).pk, actor="operator:ada")
+                waking.go_on(stage_id=stage_of(pipeline).pk, actor="operator:ada")
 
         def cancel() -> None:
             until(locked)

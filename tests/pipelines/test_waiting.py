@@ -7,7 +7,7 @@ import pytest
 from guards.exceptions import InvalidInput
 from pipelines.exceptions import MissionRefused, StageMustWait
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, execution
+from pipelines.services import claims, execution, waking
 from pipelines.types import RunResult
 from teams.models import Event
 from tests.pipelines.built_ins import Asking, answering, asking_pipeline, installed
@@ -100,8 +100,8 @@ def test_a_stage_that_waits_holds_no_worker_and_goes_on_as_the_same_attempt(desk
         assert run(pipeline).status == "waiting_approval"
         assert len(command.jobs) == 1
 
-        assert execution.go_on(stage_id=stage.pk, actor="operator:ada")
-        assert not execution.go_on(stage_id=stage.pk, actor="operator:ada")
+        assert waking.go_on(stage_id=stage.pk, actor="operator:ada")
+        assert not waking.go_on(stage_id=stage.pk, actor="operator:ada")
         assert run(pipeline).status == "completed"
 
     assert [job.attempt for job in command.jobs] == [1, 1]
@@ -115,7 +115,7 @@ def test_an_answer_that_came_before_the_stage_waited_is_not_lost(desk):
     early = []
 
     def answered_meanwhile(job):
-        early.append(execution.go_on(stage_id=job.stage, actor="operator:ada"))
+        early.append(waking.go_on(stage_id=job.stage, actor="operator:ada"))
 
     with (
         answering(lambda stage_id: stage_id == stage.pk),
@@ -131,10 +131,10 @@ def test_the_sweep_lets_go_on_what_was_answered_while_nobody_listened(desk):
     with installed(Asking([WAITS])):
         run(pipeline)
 
-    assert execution.take_answers() == 0
+    assert waking.take_answers() == 0
     with answering(lambda stage_id: stage_id == stage.pk):
-        assert execution.take_answers() == 1
-        assert execution.take_answers() == 0
+        assert waking.take_answers() == 1
+        assert waking.take_answers() == 0
     pipeline.refresh_from_db()
     assert pipeline.status == "queued"
 
@@ -145,8 +145,8 @@ def test_a_reply_that_waits_never_goes_on_by_this_way(desk):
     Pipeline.objects.filter(pk=pipeline.pk).update(status="waiting_approval")
 
     with answering(lambda stage_id: True):
-        assert not execution.go_on(stage_id=reply.pk, actor="system")
-        assert execution.take_answers() == 0
+        assert not waking.go_on(stage_id=reply.pk, actor="system")
+        assert waking.take_answers() == 0
 
 
 def test_an_incomplete_end_fails_the_pipeline_and_says_what_it_is(desk, server):

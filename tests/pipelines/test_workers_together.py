@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from guards import process
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
-from pipelines.services import claims, control, execution, intake, rules
+from pipelines.services import claims, control, execution, intake, rules, waking
 from pipelines.types import RunResult
 from tests.databases import exit_of, forked, shared
 from tests.pipelines.built_ins import Asking, asking_pipeline, installed
@@ -119,7 +119,7 @@ def test_an_open_mission_of_a_waiting_pipeline_keeps_its_own_set_until_it_is_rel
 
     assert claims.whose_turn_has_come() == [apart.pk]
     assert claims.claim_pipeline(same.pk) is None
-    assert execution.go_on(stage_id=stage.pk, actor="operator:ada")
+    assert waking.go_on(stage_id=stage.pk, actor="operator:ada")
     assert waiting.pk in claims.whose_turn_has_come()  # its own mission is not in its way
 
     Mission.objects.filter(pk=mission.pk).update(released_at=timezone.now())

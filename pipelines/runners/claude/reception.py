@@ -8,15 +8,18 @@ knows this token.
 from __future__ import annotations
 
 import json
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from pipelines.exceptions import ServerMissing
 
-#: Seconds that our server may take.
+#: Seconds that our server may take, for each step and for its whole answer.
 _SECONDS = 10.0
+#: Bytes of an answer that are read at most.
+_MOST = 1_000_000
 
 _VERSION = "2026-07-28"
 _QUESTION = {
@@ -48,8 +51,7 @@ def require(token: str) -> None:
         headers = {**_HEADERS, "Authorization": f"Bearer {token}"}
         connection.request("POST", parts.path or "/", json.dumps(_QUESTION), headers)
         answer = connection.getresponse()
-        said = answer.read(1_000_000)
-        is_there = answer.status == 200 and "result" in json.loads(said)
+        is_there = answer.status == 200 and "result" in json.loads(_read(answer))
         detail = f"it answers {answer.status}"
     except (OSError, HTTPException, ValueError, TypeError) as error:
         is_there, detail = False, str(error) or type(error).__name__
@@ -60,3 +62,14 @@ def require(token: str) -> None:
             f"our own MCP server does not answer a worker at {settings.MCP_URL}: {detail}. Set "
             "MCP_URL to where `manage.py web` of this installation listens, with its path"
         )
+
+
+def _read(answer: HTTPResponse) -> bytes:
+    """Its body; OSError for one that does not come to an end, such as a stream of events."""
+    until = time.monotonic() + _SECONDS
+    said = b""
+    while chunk := answer.read1(64 * 1024):
+        said += chunk
+        if len(said) > _MOST or time.monotonic() > until:
+            raise OSError("its answer does not end")
+    return said
