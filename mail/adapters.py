@@ -42,6 +42,9 @@ from mail.services import (
 )
 from mail.types import ComposedMail, Enclosure
 
+#: Seconds of a job's time that its record is left, however long the server takes.
+_TO_RECORD = 5.0
+
 
 class SmtpKind(ActDefaults):
     """Mail by SMTP. It ends `accepted` (250 after DATA), `failed`, `unknown`, or read back."""
@@ -95,6 +98,7 @@ class SmtpKind(ActDefaults):
             recipients=_texts(facts["recipients"]),
             copies=_texts(facts.get("bcc")),
             payload=act.payload,
+            seconds=act.grant.seconds_left() - _TO_RECORD,
         )
         return ContactResult(
             ContactOutcome(result.outcome.value), str(result.reason), _told(result)

@@ -22,6 +22,9 @@ from mail.types import FetchedMessage, MailboxState
 #: No wait on a server is longer than this many seconds (imap-09).
 TIMEOUT = 20.0
 
+#: Seconds that one submission may take as a whole.
+SESSION_SECONDS = 110.0
+
 #: Hosts that are this machine by their very spelling, never by a name server.
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -202,10 +205,12 @@ class Submission(Protocol):
         recipients: Sequence[str],
         payload: bytes,
         copies: Sequence[str] = (),
+        seconds: float = SESSION_SECONDS,
     ) -> SubmissionResult:
         """Offer the exact bytes once. Never raises for what the network or the server does.
 
         `copies` are recipients beside: without any of `recipients`, they get nothing either.
+        `seconds` is what is left of the job's time: the session ends before it does.
         """
         ...
 

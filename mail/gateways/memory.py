@@ -19,6 +19,7 @@ from typing import Self
 
 from mail.exceptions import ConnectionLost, FolderUnavailable, LoginRefused
 from mail.gateways.base import (
+    SESSION_SECONDS,
     Endpoint,
     FetchResult,
     Mailbox,
@@ -275,6 +276,7 @@ class MemorySubmission:
         recipients: Sequence[str],
         payload: bytes,
         copies: Sequence[str] = (),
+        seconds: float = SESSION_SECONDS,
     ) -> SubmissionResult:
         """Answer as told, else take it."""
         server = self._server

@@ -15,15 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mail.gateways import tls
-from mail.gateways.base import Endpoint, SendOutcome, SubmissionResult
+from mail.gateways.base import SESSION_SECONDS, Endpoint, SendOutcome, SubmissionResult
 from mail.types import SendReason
 
 #: Seconds for any one answer before the final dot.
 STEP_SECONDS = 30.0
 #: Seconds for the answer to the final dot: servers scan and store before they say 250.
 FINAL_SECONDS = 60.0
-#: Seconds for the whole session.
-SESSION_SECONDS = 110.0
 
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _ADDRESS = re.compile(r"[^\s<>\0-\x1f\x7f]+@[^\s<>\0-\x1f\x7f]+")
@@ -55,12 +53,13 @@ class SmtpSubmission:
         recipients: Sequence[str],
         payload: bytes,
         copies: Sequence[str] = (),
+        seconds: float = SESSION_SECONDS,
     ) -> SubmissionResult:
         """One session, one message, one result."""
         session: _Session | None = None
         try:
             _check(envelope_from, recipients, payload, copies)
-            session = _Session(endpoint, envelope_from)
+            session = _Session(endpoint, envelope_from, min(seconds, SESSION_SECONDS))
             session.authenticate()
             refused = session.offer(recipients, copies, payload)
             session.begin_data()
@@ -80,7 +79,7 @@ class SmtpSubmission:
         session: _Session | None = None
         try:
             _check(envelope_from, (envelope_from,), b"")
-            session = _Session(endpoint, envelope_from)
+            session = _Session(endpoint, envelope_from, SESSION_SECONDS)
             session.authenticate()
         except _Ended as ended:
             return ended.result
@@ -95,10 +94,11 @@ class SmtpSubmission:
 class _Session:
     """One connection. Until `begin_data` has returned, every failure is certain."""
 
-    def __init__(self, endpoint: Endpoint, envelope_from: str) -> None:
+    def __init__(self, endpoint: Endpoint, envelope_from: str, seconds: float) -> None:
         self._endpoint = endpoint
         self._envelope_from = envelope_from
-        self._ends_at = time.monotonic() + SESSION_SECONDS
+        self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
         # Our own name from the address we send as: a look-up of this host may hang, and tells.
         self._name = envelope_from.rpartition("@")[2].encode("idna").decode("ascii")
         self._smtp = self._connect()
@@ -196,18 +196,19 @@ class _Session:
 
     def _connect(self) -> smtplib.SMTP:
         endpoint, context = self._endpoint, tls.context(self._endpoint)
+        timeout = self._left(STEP_SECONDS)
         if endpoint.port == tls.SMTPS:
             made: smtplib.SMTP = smtplib.SMTP_SSL(
                 endpoint.host,
                 endpoint.port,
                 local_hostname=self._name,
-                timeout=STEP_SECONDS,
+                timeout=timeout,
                 context=context,
             )
             made.ehlo_or_helo_if_needed()
             return made
         made = smtplib.SMTP(
-            endpoint.host, endpoint.port, local_hostname=self._name, timeout=STEP_SECONDS
+            endpoint.host, endpoint.port, local_hostname=self._name, timeout=timeout
         )
         try:
             _secure(made, endpoint, context)
@@ -247,11 +248,16 @@ class _Session:
         TimeoutError once that is over: a timeout of the socket is one of each byte, and whoever
         waits for this act will by then have called it unknown, and may have made another.
         """
+        left = self._left(seconds)
+        if self._smtp.sock is not None:
+            self._smtp.sock.settimeout(left)
+
+    def _left(self, seconds: float) -> float:
+        """What the next step may take; at least a second, so that no socket is made to poll."""
         left = self._ends_at - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"the session took longer than {SESSION_SECONDS:.0f} seconds")
-        if self._smtp.sock is not None:
-            self._smtp.sock.settimeout(max(1.0, min(seconds, left)))
+            raise TimeoutError(f"the session took longer than {self._seconds:.0f} seconds")
+        return max(1.0, min(seconds, left))
 
 
 def _secure(made: smtplib.SMTP, endpoint: Endpoint, context: ssl.SSLContext) -> None:

@@ -15,7 +15,7 @@ from approvals.services import effects, holds, recovery
 from guards.models import Identity
 from guards.types import SYSTEM, Asker, Subject
 from mail import readback
-from mail.exceptions import ConnectionLost
+from mail.exceptions import ConnectionLost, ReplyRefused
 from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.models import Message, Outbound
 from mail.services import accounts, filing, outbound, polling, sent_copies
@@ -25,6 +25,7 @@ from tests.mail.factories import OPERATOR, make_mail
 pytestmark = pytest.mark.django_db
 
 USER = "agent@agents.test"
+SENT = make_mail(message_id="x@y")
 LOST = SubmissionResult(SendOutcome.UNKNOWN, "connection-lost-after-data", final_dot_sent=True)
 
 
@@ -296,3 +297,55 @@ def test_a_copy_that_is_being_filed_proves_nothing_whatever_becomes_of_it(
     filing._note_filing(sent)  # and the process died before it could append, or right after
     mail_server.folder(USER, "Sent").add(mail_server.sent[0].payload, timezone.now())
     assert _sent_copies(account)[0]
+
+
+def test_the_copy_that_comes_back_to_us_starts_nothing_and_is_never_answered(
+    compose, account, mail_server
+):
+    sent = outbound.submit(outbound_id=compose(bcc_self=True).pk, asker=SYSTEM)
+    assert sent.status == "accepted"
+    polling.poll(account_id=account.pk)
+    copy = Message.objects.get(message_id=sent.message_id)
+    assert (copy.sender, copy.action) == (USER, "surface")
+    with pytest.raises(ReplyRefused) as refused:
+        outbound.draft_reply(
+            message_id=copy.pk,
+            text="Thank you.\n",
+            origin=Subject("pipelines.pipeline", str(uuid.uuid4())),
+            executes=True,
+        )
+    assert refused.value.rule in {"auto-submitted", "own-address"}
+
+
+class _Granted:
+    """A grant for a mailbox by itself, which counts."""
+
+    def __init__(self) -> None:
+        self.spent: list[str] = []
+
+    def spend(self, contact) -> None:
+        self.spent.append(str(contact))
+
+    def seconds_left(self) -> float:
+        return 100.0
+
+
+@pytest.mark.parametrize(
+    ("filed", "says"),
+    [
+        ([SENT], readback.MATCHES),
+        ([b"Received: by us\r\n" + SENT], readback.MATCHES),
+        ([SENT, SENT], "several_candidates"),
+        ([SENT.replace(b"A line", b"A lime")], "mismatch"),
+        ([make_mail(message_id="another@y")], "not_found"),
+    ],
+)
+def test_servers_that_really_search_say_the_same(box, filed, says):
+    for raw in filed:
+        box.deliver(raw)
+    grant = _Granted()
+    with box.transport.open_mailbox(box.endpoint) as mailbox:
+        mailbox.select("INBOX")
+        uids = mailbox.find("x@y")
+        assert readback._judged(mailbox, uids, "x@y", SENT, grant) == says
+    assert grant.spent == ["get"] * len(uids)

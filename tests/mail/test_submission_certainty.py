@@ -121,6 +121,18 @@ def test_no_message_begins_after_the_sessions_time(server, monkeypatch):
     assert server.dots == 0
 
 
+def test_no_message_begins_once_the_job_has_no_time_left(server):
+    result = smtp.SmtpSubmission().send(
+        server.endpoint,
+        envelope_from="agent@agents.test",
+        recipients=(RECIPIENT,),
+        payload=PAYLOAD,
+        seconds=-1.0,
+    )
+    assert (result.outcome, result.reason) == (SendOutcome.FAILED, "not-connected")
+    assert (server.sessions, server.dots) == (0, 0)
+
+
 @pytest.mark.fault("send-02")
 def test_a_connection_that_breaks_inside_the_data_is_unknown_and_the_dot_never_left(server):
     server.answers["ehlo"] = b"250 here\r\n"

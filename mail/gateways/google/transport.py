@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mail.exceptions import MailboxReadOnly
-from mail.gateways.base import Endpoint, Mailbox, SendOutcome, Submission, SubmissionResult
+from mail.gateways.base import (
+    SESSION_SECONDS,
+    Endpoint,
+    Mailbox,
+    SendOutcome,
+    Submission,
+    SubmissionResult,
+)
 from mail.types import SendReason
 
 
@@ -35,6 +42,7 @@ class NoSubmission:
         recipients: Sequence[str],
         payload: bytes,
         copies: Sequence[str] = (),
+        seconds: float = SESSION_SECONDS,
     ) -> SubmissionResult:
         """Failed for certain, without a contact."""
         return SubmissionResult(SendOutcome.FAILED, SendReason.READ_ONLY)
