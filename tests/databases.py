@@ -43,6 +43,32 @@ def shared(directory: Path) -> Iterator[None]:
         connections["default"] = memory
 
 
+@contextmanager
+def empty(directory: Path) -> Iterator[None]:
+    """Inside, the connection of this process leads to a new database without a single table.
+
+    For tests of migrations, with `transaction=True`.
+    """
+    usual = connections["default"]
+    configured = connections.databases["default"]
+    name = configured["NAME"]
+    try:
+        if usual.vendor == "sqlite":
+            _point_at(str(directory / "empty.sqlite3"))
+            yield
+            return
+        other = f"{name}_empty"
+        with usual._nodb_cursor() as cursor:
+            cursor.execute(f'DROP DATABASE IF EXISTS "{other}"')
+            cursor.execute(f'CREATE DATABASE "{other}"')
+        _point_at(other)
+        yield
+    finally:
+        connections["default"].close()
+        connections.databases["default"]["NAME"] = name
+        connections["default"] = usual
+
+
 def _point_at(path: str) -> None:
     configured = connections.databases["default"]
     configured["NAME"] = path

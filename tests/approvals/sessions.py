@@ -104,7 +104,7 @@ class GuardedKind(CountingKind):
         return sum(self.body.decode() in line for line in lines)
 
 
-class TestedProvider:
+class ScriptedProvider:
     """A provider whose verification spends what it is told to and says what it is told to."""
 
     account_type = ACCOUNT.type

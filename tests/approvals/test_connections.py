@@ -17,7 +17,7 @@ from guards.exceptions import Conflict, InvalidInput, NotFound, Refused
 from guards.types import Asker
 from teams.models import Event
 from tests.approvals import factories, sessions
-from tests.approvals.sessions import GuardedKind, TestedProvider
+from tests.approvals.sessions import GuardedKind, ScriptedProvider
 
 pytestmark = pytest.mark.django_db
 
@@ -25,8 +25,8 @@ OPERATOR = factories.OPERATOR
 
 
 @pytest.fixture(autouse=True)
-def provider() -> Iterator[TestedProvider]:
-    tested = TestedProvider()
+def provider() -> Iterator[ScriptedProvider]:
+    tested = ScriptedProvider()
     registry.register_provider(tested)
     yield tested
     registry.forget_provider(tested.account_type)
@@ -128,7 +128,7 @@ def test_only_a_person_of_a_live_session_connects(connect: Any, root: Root) -> N
 
 
 def test_both_are_verified_together_within_five_contacts(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     connect("read")
     with pytest.raises(NotFound):
@@ -145,7 +145,7 @@ def test_both_are_verified_together_within_five_contacts(
     assert Job.objects.get(kind="connect").outcome == "done"
 
 
-def test_a_sixth_contact_is_refused(connect: Any, root: Root, provider: TestedProvider) -> None:
+def test_a_sixth_contact_is_refused(connect: Any, root: Root, provider: ScriptedProvider) -> None:
     connect("readonly")
     provider.spends = [Contact.PROFILE, Contact.PROFILE]
     with pytest.raises(ContactRefused) as refusal:
@@ -156,7 +156,7 @@ def test_a_sixth_contact_is_refused(connect: Any, root: Root, provider: TestedPr
 
 
 def test_without_a_live_session_nothing_is_contacted(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     connect("readonly")
     roots.revoke(root_id=root.pk, by=OPERATOR)
@@ -167,7 +167,7 @@ def test_without_a_live_session_nothing_is_contacted(
 
 
 def test_what_the_provider_refuses_is_kept_as_its_reason(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     connect("readonly")
     verify(root, "readonly")
@@ -182,7 +182,7 @@ def test_what_the_provider_refuses_is_kept_as_its_reason(
 
 
 def test_a_provider_that_nobody_reached_changes_nothing_that_was_verified(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     class Unreached(Exception):
         permanent = False
@@ -198,7 +198,7 @@ def test_a_provider_that_nobody_reached_changes_nothing_that_was_verified(
 
 
 def test_credentials_replaced_while_they_were_verified_stay_unverified(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     connect("readonly")
     provider.during = lambda: connect("readonly", client_id="client-2")
@@ -209,7 +209,7 @@ def test_credentials_replaced_while_they_were_verified_stay_unverified(
 
 
 def test_a_session_that_ends_meanwhile_verifies_nothing(
-    connect: Any, root: Root, provider: TestedProvider
+    connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
     connect("readonly")
     provider.during = lambda: roots.end(root_id=root.pk, by=OPERATOR)
