@@ -64,17 +64,9 @@ def draft_reply(
     if earlier is not None:
         return _rewrite(earlier, text, executes, enclosed)
     answering.refuse_unless_answerable(message, origin)
-    draft = Outbound(
-        account=message.account,
-        in_reply_to=message,
-        thread_id=message.thread_id,
-        origin_type=origin.type,
-        origin_id=origin.id,
-        to=[message.sender],
-        message_id=composing.new_message_id(composing.sender_address(message.account)),
-        automatic=origin.type in answering.PIPELINES,
-        executes=executes,
-    )
+    draft = _begun(message.account, message.sender, "", origin)
+    draft.in_reply_to, draft.thread_id = message, message.thread_id
+    draft.automatic, draft.executes = origin.type in answering.PIPELINES, executes
     composed = composing.reply(draft, message=message, text=text, sign=None)
     draft.subject = records.storable(composed.subject, 10_000)
     draft.text = records.storable(composed.text, records.TEXT_LIMIT)
@@ -282,10 +274,7 @@ def _take_place(outbound: Outbound, identity: Identity, from_state: str) -> bool
 def _judgement(outbound: Outbound) -> Judgement:
     """By right of its origin; anybody else needs `w` for each recipient."""
     accounts.refuse_inactive(outbound.account)
-    by_right = answering.by_right(outbound)
-    if by_right is not None:
-        return by_right
-    return _judged_recipients(outbound.account, outbound.to)
+    return answering.by_right(outbound) or _judged_recipients(outbound.account, outbound.to)
 
 
 def _judged_recipients(account: Account, to: Sequence[str]) -> Judgement:
@@ -302,7 +291,7 @@ def _judged_recipients(account: Account, to: Sequence[str]) -> Judgement:
 
 
 def _begun(account: Account, to: str, subject: str, origin: Subject) -> Outbound:
-    """A message that answers none, not written yet. It counts as automatic."""
+    """A message of an origin, not written yet. It counts as automatic and as one that works."""
     return Outbound(
         account=account,
         origin_type=origin.type,
