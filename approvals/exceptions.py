@@ -59,6 +59,12 @@ class ArtifactUnreadable(CountersignError):
     code = "artifact-unreadable"
 
 
+class KeyStillNeeded(Conflict):
+    """An older artifact key is still needed: it is kept."""
+
+    code = "key-still-needed"
+
+
 class DigestMismatch(Conflict):
     """What was read is not what waits here: load the page again."""
 

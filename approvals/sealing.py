@@ -47,10 +47,16 @@ def require_key() -> None:
     _keys()
 
 
-def _keys() -> MultiFernet:
+def key_lines() -> list[str]:
+    """The keys as they lie there, newest first; SecretUnavailable where there is none."""
     lines = secrets.resolve(settings.ARTIFACT_KEY_REF).reveal().split()
     if not lines:
         raise SecretUnavailable("ARTIFACT_KEY_REF names an empty secret")
+    return lines
+
+
+def _keys() -> MultiFernet:
+    lines = key_lines()
     try:
         return MultiFernet([Fernet(line) for line in lines])
     except ValueError as error:

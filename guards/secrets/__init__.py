@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from guards.secrets.references import validate_reference
 from guards.secrets.resolution import resolve
-from guards.secrets.storage import create_file, store
+from guards.secrets.storage import create_file, replace_file, store
 from guards.secrets.values import Secret
 
-__all__ = ["Secret", "create_file", "resolve", "store", "validate_reference"]
+__all__ = ["Secret", "create_file", "replace_file", "resolve", "store", "validate_reference"]

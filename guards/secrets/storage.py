@@ -55,6 +55,36 @@ def create_file(reference: str, value: str) -> Path | None:
     return path
 
 
+def replace_file(reference: str, value: str) -> Path:
+    """Write the 0600 file of a `file:` reference anew, whole or not at all; its path.
+
+    For keys that the installation keeps for itself. InvalidInput for other references.
+    """
+    parsed = parse(reference)
+    if parsed.scheme != "file":
+        raise InvalidInput("only a file is written anew", field="reference")
+    path = Path(parsed.rest)
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        _write_new(staged, value)
+        staged.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            staged.unlink()
+        raise
+    _sync(path.parent)
+    return path
+
+
+def _sync(folder: Path) -> None:
+    """A name that was given survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
