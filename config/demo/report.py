@@ -14,8 +14,11 @@ from mail.models import Message, Outbound
 from pipelines.models import Pipeline
 from teams.services import verification
 
-#: Rules that are no answer to a message that came in.
-_NOT_OF_MESSAGES = frozenset({Rule.OPERATOR_OVERRIDE, Rule.OWN_MAILBOX, Rule.OWNER_NOTICE})
+#: Rules that are no answer to a message that came in, or to none that comes in here: the demo's
+#: owner answers in the console.
+_NOT_OF_MESSAGES = frozenset(
+    {Rule.OPERATOR_OVERRIDE, Rule.OWN_MAILBOX, Rule.OWNER_NOTICE, Rule.OWNER_ANSWER}
+)
 
 TRUST = {"trusted": 1, "verified": 3, "unverified": 2, "untrusted": 1}
 DECISIONS = {"execute-permitted": 2, "read-permitted": 2, "no-permission": 1, "trust-too-low": 2}
