@@ -35,6 +35,27 @@ SENTENCES: Mapping[str, str] = {
 }
 
 
+#: What a drifted field is called. Others are told by their own name.
+FIELDS: Mapping[str, str] = {
+    "account_active": "whether the account is switched on",
+    "identity_active": "whether the identity is active",
+    "sign_outbound": "whether the account signs",
+    "body": "the text",
+    "to": "the recipient",
+    "from": "the address that it is sent from",
+    "message_id": "its Message-ID",
+    "files": "what is attached",
+    "source": "the message that it answers",
+    "status": "the draft itself",
+}
+
+#: Words in a drifted field's place that name no field.
+ENDED: Mapping[str, str] = {
+    "reopened": "The draft was opened for review again: this page is void.",
+    "withdrawn": "The draft was withdrawn.",
+}
+
+
 @contextmanager
 def in_words(sentences: Mapping[str, str] = SENTENCES) -> Iterator[None]:
     """Tell a refusal of the engine in words; its stable word stays with it."""
@@ -46,7 +67,7 @@ def in_words(sentences: Mapping[str, str] = SENTENCES) -> Iterator[None]:
 
 
 def told(refused: Blocked | ContactRefused, sentences: Mapping[str, str] = SENTENCES) -> str:
-    """The sentence of a refusal, with the field that it is about."""
+    """The sentence of a refusal, with the field that a look found wrong."""
     spoken = refused.reason.replace("_", " ").replace("-", " ")
     words = (
         sentences.get(refused.reason)
@@ -54,5 +75,16 @@ def told(refused: Blocked | ContactRefused, sentences: Mapping[str, str] = SENTE
         or reason_sentence(refused.reason)
         or f"{spoken[:1].upper()}{spoken[1:]}."
     )
-    about = f" It is about: {refused.field.replace('_', ' ')}." if refused.field else ""
-    return f"{words}{about} Nothing was sent."
+    field = (refused.field or "").replace("_", " ")
+    is_said = not field or field in words.lower() or isinstance(refused, ContactRefused)
+    about = "" if is_said else f" It is about: {field}."
+    closing = "" if words.endswith("othing was contacted.") else " Nothing was sent."
+    return f"{words}{about}{closing}"
+
+
+def changed(drifted: str) -> str:
+    """That a field is no longer what was shown, or what else made a review void."""
+    if drifted in ENDED:
+        return ENDED[drifted]
+    named = FIELDS.get(drifted) or drifted.replace("_", " ")
+    return f"{named[:1].upper()}{named[1:]} has changed since this was opened."

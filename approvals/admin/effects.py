@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from unfold.decorators import display
 
 from approvals import selectors
-from approvals.admin.fields import fields_of, kind_label
+from approvals.admin.fields import fields_of, kind_label, source_of
 from approvals.middleware import root_of
 from approvals.models import Effect, Observation
 from approvals.refusals import in_words, told
@@ -113,7 +113,7 @@ class EffectAdmin(PageAdmin):
             preview, unreadable = dict(selectors.preview(row.approval)), ""
         except CountersignError as refused:
             preview, unreadable = {}, refused.detail
-        preview.pop("source", None)
+        source_of(preview)
         unknown = row.phase == Effect.Phase.UNKNOWN
         looks = self._looks(request, row)
         return {

@@ -59,6 +59,17 @@ def fields_of(preview: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return [(label, _readable(value)) for label, value in known + rest]
 
 
+def source_of(preview: dict[str, Any]) -> Mapping[str, Any] | None:
+    """Take what is answered out of a preview. A thread that its provider names is the one shown."""
+    source = preview.pop("source", None)
+    if not isinstance(source, Mapping):
+        return None
+    at_provider = source.get("gmail")
+    if isinstance(at_provider, Mapping):
+        preview["thread"] = at_provider.get("thread_id")
+    return source
+
+
 def _readable(value: object) -> list[str]:
     if isinstance(value, bool):
         return ["yes" if value else "no"]

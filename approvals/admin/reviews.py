@@ -16,10 +16,10 @@ from django.views.decorators.http import require_safe
 from unfold.decorators import display
 
 from approvals import selectors
-from approvals.admin.fields import fields_of, kind_label, reason_given
+from approvals.admin.fields import fields_of, kind_label, reason_given, source_of
 from approvals.middleware import root_of
 from approvals.models import Approval, Effect
-from approvals.refusals import in_words
+from approvals.refusals import changed, in_words
 from approvals.registry import is_permission
 from approvals.sentences import phase_sentence
 from approvals.services import approvals as approval_services
@@ -135,7 +135,7 @@ class ApprovalAdmin(PageAdmin):
         now = Standing.of(request, row)
         preview = {} if now.unreadable else dict(selectors.preview(row))
         effect = Effect.objects.filter(approval=row).select_related("consent").first()
-        source = preview.pop("source", None)
+        source = source_of(preview)
         return {
             "title": f"Review: {kind_label(row.kind)}",
             "permission": is_permission(row.kind),
@@ -181,7 +181,7 @@ class Standing:
         except CountersignError as refused:
             unreadable = refused.detail
         elsewhere = _answered_elsewhere(request, row) if pending else ""
-        return cls(pending, expired, drifted.replace("_", " "), elsewhere, unreadable)
+        return cls(pending, expired, drifted, elsewhere, unreadable)
 
     @property
     def is_open(self) -> bool:
@@ -192,9 +192,7 @@ class Standing:
     def says(self) -> str:
         """Why it cannot be answered any more, in a sentence; empty while it can."""
         if self.drifted:
-            return (
-                f"{self.drifted[:1].upper()}{self.drifted[1:]} has changed since this was opened."
-            )
+            return changed(self.drifted)
         if self.unreadable:
             return self.unreadable
         if self.expired:

@@ -158,8 +158,11 @@ class ConnectedAdmin(ConsoleAdmin):
             }
             for name, title in _GROUPS.items()
         ]
-        may = self.may_act(request, "connect")
-        return {"connection_groups": groups, "may_connect": may}
+        return {
+            "connection_groups": groups,
+            "is_connected": bool(by_use),
+            "may_connect": self.may_act(request, "connect"),
+        }
 
 
 def _entry(use: str, connection: Connection | None) -> dict[str, object]:

@@ -103,7 +103,7 @@ def test_an_exact_reply_by_keyboard_and_a_look_for_one_that_was_lost(house: Gmai
 
         open_review(console, house.draft("A third one"))
         house.installation.python(_LEAVES)
-        console.find("#cs-decide [role=alert]", "Identity active has changed")
+        console.find("#cs-decide [role=alert]", "Whether the identity is active has changed")
         assert console.find("button[value=approve]").get_attribute("disabled")
         assert console.errors() == []
 

@@ -45,6 +45,18 @@ def pages(rows: int = 3) -> Iterator[str]:
             yield reverse(f"{name}_change", args=[row.pk])
 
 
+def further_pages() -> Iterator[str]:
+    """Every page that a model has beside these, of one of its rows where it is about one."""
+    for model, model_admin in admin.site._registry.items():
+        row = model._default_manager.order_by("pk").first()
+        for pattern in model_admin.pages() if isinstance(model_admin, ConsoleAdmin) else ():
+            wanted = set(pattern.pattern.converters)
+            if not wanted:
+                yield reverse(f"admin:{pattern.name}")
+            elif wanted in ({"object_id"}, {"pk"}) and row is not None:
+                yield reverse(f"admin:{pattern.name}", args=[row.pk])
+
+
 def acts() -> Iterator[str]:
     """Every button of every model, on one of its rows (or on none)."""
     for model, model_admin in admin.site._registry.items():
@@ -64,6 +76,24 @@ def test_no_page_changes_anything(console: Client, sample: Sample):
     for url in pages(rows=1):
         assert console.head(url).status_code in (200, 302), url
     assert state_of_the_house() == before
+
+
+@pytest.mark.invariant(21)
+def test_no_further_page_changes_anything(console: Client, sample: Sample):
+    before = state_of_the_house()
+    found = list(further_pages())
+    assert (
+        reverse("admin:approvals_approval_standing", args=[_first("approvals.Approval")]) in found
+    )
+    assert reverse("admin:mail_account_connect", args=[_first("mail.Account")]) in found
+    for url in found:
+        assert console.get(url).status_code in (200, 302, 404, 405), url
+        assert console.head(url).status_code in (200, 302, 404, 405), url
+    assert state_of_the_house() == before
+
+
+def _first(label: str) -> object:
+    return apps.get_model(label)._default_manager.order_by("pk").first().pk
 
 
 @pytest.mark.invariant(21)

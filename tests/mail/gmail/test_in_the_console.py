@@ -166,8 +166,8 @@ def test_what_drifted_is_named_on_the_page_and_to_a_page_that_is_open(
     Identity.objects.filter(pk=world.account.identity_id).update(is_active=False)
     asked, before = world.contacts(), state_of_the_house()
     told = console.get(address).json()
-    assert told["drifted"] == "identity active"
-    assert told["says"] == "Identity active has changed since this was opened."
+    assert told["drifted"] == "identity_active"
+    assert told["says"] == "Whether the identity is active has changed since this was opened."
     html = page(console, approval)
     assert f"<strong>{told['says']}</strong>" in html
     assert "disabled" in button(html, "approve")
