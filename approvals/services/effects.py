@@ -74,7 +74,8 @@ def _carry_out(claimed: Effect) -> None:
     if observed is None or not _mark(intent, observed):
         return
     signals.contact_claimed.send(sender=Effect, effect=intent.effect)
-    result = _contact(intent) if _is_in_time(intent.effect) else _too_late(intent)
+    late = _why_too_late(intent, observed)
+    result = _no_contact(intent, late) if late else _contact(intent)
     signals.contact_returned.send(sender=Effect, effect=intent.effect, result=result)
     if _record(intent.effect, result) and intent.effect.phase == Effect.Phase.ACCEPTED:
         _read_back(intent)
@@ -252,21 +253,29 @@ def _give_up(effect: Effect, reason: str, field: str | None) -> None:
     _settle(effect, phase=Effect.Phase.CANCELLED, reason=reason, detail={"field": field or ""})
 
 
-def _is_in_time(effect: Effect) -> bool:
-    """Whether the mark still stands for this worker: one that slept may have been given up."""
-    return Effect.objects.filter(
-        pk=effect.pk,
-        phase=Effect.Phase.MARKED,
-        job__fence=effect.job.fence,
-        job__deadline__gt=database_now(),
-    ).exists()
+def _why_too_late(intent: _Intent, observed: float) -> str:
+    """Why a worker that slept after its mark makes no contact, empty where it may: the act was
+    given up meanwhile, its authority has ended, or what was seen of its source is too old.
+    """
+    effect, now = intent.effect, database_now()
+    marked = Effect.objects.filter(pk=effect.pk, phase=Effect.Phase.MARKED)
+    if not marked.filter(job__fence=effect.job.fence, job__deadline__gt=now).exists():
+        return "too-late"
+    try:
+        if effect.consent_id is not None:
+            with unit_of_work(durable=True):
+                authority.require_effect(effect)
+    except ContactRefused as error:
+        return error.reason
+    is_fresh = time.monotonic() - observed <= intent.kind.freshness
+    return "" if is_fresh else "observation_stale"
 
 
-def _too_late(intent: _Intent) -> ContactResult:
-    """No contact: by now the act may be called unknown, acknowledged, and made by another."""
+def _no_contact(intent: _Intent, reason: str) -> ContactResult:
+    """By now the act may be called unknown, acknowledged, and made by another."""
     certain = ContactOutcome.FAILED in intent.kind.outcomes
     outcome = ContactOutcome.FAILED if certain else ContactOutcome.UNKNOWN
-    return ContactResult(outcome, "too-late")
+    return ContactResult(outcome, reason)
 
 
 def _contact(intent: _Intent) -> ContactResult:

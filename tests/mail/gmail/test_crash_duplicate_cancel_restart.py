@@ -68,12 +68,13 @@ POINTS: dict[str, tuple[str | Callable[[], None], str, int]] = {
     "while the source is read": ("after thread", "cancelled", 0),
     "before the mark is committed": (_at_unit(8), "cancelled", 0),
     "after the mark": (_on(signals.contact_claimed), "unknown", 0),
+    "as the authority is looked at once more": (_at_unit(9), "unknown", 0),
     "as the post arrives": ("before send", "unknown", 1),
     "as the post is answered": ("after send", "unknown", 1),
-    "before the read-back is counted": (_at_unit(9), "unknown", 1),
+    "before the read-back is counted": (_at_unit(10), "unknown", 1),
     "while the copy is read": ("after message", "unknown", 1),
     "after the read-back": (_on(signals.contact_returned), "unknown", 1),
-    "before the record is committed": (_at_unit(10), "unknown", 1),
+    "before the record is committed": (_at_unit(11), "unknown", 1),
 }
 
 

@@ -11,7 +11,7 @@ from django.db.utils import DatabaseError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from approvals import freezing, registry
+from approvals import freezing, registry, signals
 from approvals.clock import database_now
 from approvals.exceptions import Blocked
 from approvals.models import Approval, Artifact, Connection, Consent, Effect, Goal, Root
@@ -322,3 +322,55 @@ def test_without_the_tokens_of_a_last_look_nothing_is_posted(world: GmailWorld):
     assert kind.contact(act).reason == "token_gone"
     assert kind.readback(act) is None
     assert world.google.posts == 0
+
+
+def _age(world: GmailWorld, effect: Effect) -> None:
+    registry.act("mail.gmail").freshness = -1.0
+
+
+#: What ends while a worker sleeps between its mark and the contact, and the reason that remains.
+ENDED: dict[str, tuple[Callable[[GmailWorld, Effect], object], str]] = {
+    "the session is revoked": (
+        lambda world, effect: roots.revoke(root_id=world.root.pk, by=OPERATOR),
+        "authority_revoked",
+    ),
+    "the session is left": (
+        lambda world, effect: roots.end(root_id=world.root.pk, by=OPERATOR),
+        "session_unavailable",
+    ),
+    "the grant is revoked": (
+        lambda world, effect: consents.revoke(consent_id=effect.consent_id, by=OPERATOR),
+        "authority_revoked",
+    ),
+    "the goal is closed": (lambda world, effect: goals.close(effect.goal), "goal_closed"),
+    "the connection is revoked": (
+        lambda world, effect: world.revoke("send"),
+        "connection_unavailable",
+    ),
+    "the last look gets old": (_age, "observation_stale"),
+    "nothing": (lambda world, effect: None, "sent-copy-matches"),
+}
+
+
+@pytest.mark.invariant(19)
+@pytest.mark.parametrize("ended", ENDED)
+def test_what_ends_between_the_mark_and_the_contact_keeps_it_from_being_made(
+    world: GmailWorld, monkeypatch: pytest.MonkeyPatch, ended: str
+):
+    change, reason = ENDED[ended]
+    kind = registry.act("mail.gmail")
+    monkeypatch.setattr(kind, "freshness", kind.freshness, raising=False)
+    effect = world.approve()
+
+    def meanwhile(**_: object) -> None:
+        change(world, effect)
+
+    signals.contact_claimed.connect(meanwhile)
+    try:
+        after = world.dispatch(effect)
+    finally:
+        signals.contact_claimed.disconnect(meanwhile)
+    assert after.reason == reason
+    assert (after.phase, world.google.posts) == (
+        ("verified", 1) if ended == "nothing" else ("unknown", 0)
+    )
