@@ -50,15 +50,16 @@ def once(
     not remembered: the same key may be used again. KeyReused for another operation or other
     arguments; InvalidInput for a key that is none. Outside any transaction.
     """
-    call = _call(token, _valid(key), operation, _digest(operation, arguments))
+    call, is_first = _call(token, _valid(key), operation, _digest(operation, arguments))
     if call.answer is not None:
         return Answered(call.answer, replayed=True)
     try:
         document = dict(act(Subject("guards.call", str(call.pk))))
     except CountersignError:
-        IdempotentCall.objects.filter(pk=call.pk, answer__isnull=True).delete()
+        if is_first:  # one that met it, or repeats it after a crash, forgets nothing of it
+            IdempotentCall.objects.filter(pk=call.pk, answer__isnull=True).delete()
         raise
-    if IdempotentCall.objects.filter(pk=call.pk, answer__isnull=True).update(answer=document):
+    if _keep(call, document):
         return Answered(document, replayed=False)
     return Answered(_first_answer(call) or document, replayed=True)
 
@@ -69,19 +70,34 @@ def forget_old() -> int:
     return gone
 
 
-def _call(token: ApiToken, key: str, operation: str, digest: str) -> IdempotentCall:
+def _call(token: ApiToken, key: str, operation: str, digest: str) -> tuple[IdempotentCall, bool]:
+    """The call that this key names, and whether it is named here for the first time."""
     try:
         with unit_of_work():
-            return IdempotentCall.objects.create(
+            made = IdempotentCall.objects.create(
                 token=token, key=key, operation=operation, request=digest
             )
+            return made, True
     except IntegrityError:
         call = IdempotentCall.objects.filter(token=token, key=key).first()
         if call is None:
             raise
     if call.request != digest:
         raise KeyReused(field=HEADER)
-    return call
+    return call, False
+
+
+def _keep(call: IdempotentCall, document: dict[str, Any]) -> bool:
+    """Write down the first answer; False where there is one, or the key names another call now."""
+    if IdempotentCall.objects.filter(pk=call.pk, answer__isnull=True).update(answer=document):
+        return True
+    call.answer = document
+    try:
+        with unit_of_work():
+            call.save(force_insert=True)  # the first call was refused meanwhile, and forgotten
+    except IntegrityError:
+        return False
+    return True
 
 
 def _first_answer(call: IdempotentCall) -> dict[str, Any] | None:

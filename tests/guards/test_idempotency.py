@@ -107,6 +107,39 @@ def test_of_two_that_cross_both_get_one_answer(token: ApiToken) -> None:
     assert inner == [idempotency.Answered({"done": 1}, replayed=False)]
 
 
+def test_a_refusal_of_one_that_meets_another_forgets_nothing(token: ApiToken) -> None:
+    act = Act()
+
+    def refuse(_: Subject) -> dict[str, Any]:
+        raise Refused("done by the other one", rule="no-write")
+
+    def meet(origin: Subject) -> dict[str, Any]:
+        with pytest.raises(Refused):
+            once(token, refuse)
+        return act(origin)
+
+    assert once(token, meet) == idempotency.Answered({"done": 1}, replayed=False)
+    assert once(token, act) == idempotency.Answered({"done": 1}, replayed=True)
+    assert len(act.origins) == 1
+
+
+def test_an_answer_is_kept_where_the_first_call_was_refused_meanwhile(token: ApiToken) -> None:
+    act = Act()
+
+    def late(_: Subject) -> dict[str, Any]:
+        def meet(origin: Subject) -> dict[str, Any]:
+            IdempotentCall.objects.all().delete()  # what the refusal of the first one does
+            return act(origin)
+
+        assert once(token, meet) == idempotency.Answered({"done": 1}, replayed=False)
+        raise Refused("too late", rule="no-write")
+
+    with pytest.raises(Refused):
+        once(token, late)
+    assert once(token, act) == idempotency.Answered({"done": 1}, replayed=True)
+    assert len(act.origins) == 1
+
+
 @pytest.mark.parametrize("key", ["", " ", "a b", "ü", "a\n", "a\0", "x" * 201])
 def test_a_key_that_is_none_is_refused(token: ApiToken, key: str) -> None:
     act = Act()
