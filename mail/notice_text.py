@@ -1,7 +1,8 @@
 """What a notice to the owner says: every fact of what waits, and how it is answered. Pure.
 
 Text that others wrote stands behind a bar at the start of each line, and nothing in it can end its
-line, turn its direction or hide: so no draft and no mail can write a line of the notice itself.
+line, turn its direction or hide, nor is it so long that a mail program would break it where no bar
+stands: so no draft and no mail can write a line of the notice itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from mail.types import Verb
 #: The longest preview that is shown by mail, in characters: beyond it the console is the place.
 MAX_PREVIEW = 60_000
 
+#: Columns of others' text in one row, and of a field's value: no mail program breaks those.
+_ROW = 72
+_VALUE = 76
+
 _RULE = "=" * 72
 _ELSEWHERE = frozenset({"text", "attachments", "source"})
 _LABELS = {
@@ -29,6 +34,12 @@ _LABELS = {
     "automatic": "Marked as automatic",
     "size": "Bytes",
 }
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+#: Letters, marks and symbols that nobody sees: fillers, joiners and variation selectors.
+_BLANK = frozenset(
+    [*"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"]
+    + [chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
+)
 _WHY_NOT = {
     "console-only": "It is answered in the console only.",
     "too-large": "It is too large to be shown by mail, so it is answered in the console only.",
@@ -96,6 +107,7 @@ def of_refusal(*, said: str, sentence: str, received_at: datetime, url: str) -> 
 def _introduction(number: int, key: str) -> str:
     return (
         f"{subject_of(number)}. Nothing of it leaves before you say so.\n\n"
+        "Text of others stands behind `|`; `|+` goes on with the line above it.\n"
         f"Links only show. To answer by mail, sign a new mail with your key\n{key}\n"
         "whose only text is one of the lines that stand below each draft."
     )
@@ -146,12 +158,15 @@ def _source(source: Mapping[str, Any]) -> str:
 
 def _file(file: object) -> str:
     facts = file if isinstance(file, Mapping) else {"name": file}
-    return "  " + ", ".join(f"{name} {_value(value)}" for name, value in facts.items())
+    rows = (f"{name} " + "\n    + ".join(_value_rows(_value(facts[name]))) for name in facts)
+    return "  " + "\n    ".join(rows)
 
 
 def _listed(fields: Sequence[tuple[str, str]]) -> str:
     width = max((len(name) for name, _ in fields), default=0) + 1
-    return "\n".join(f"  {name + ':':<{width}} {visible(value)}" for name, value in fields)
+    onward = "\n" + " " * width + " + "
+    rows = ((name, onward.join(_value_rows(visible(value)))) for name, value in fields)
+    return "\n".join(f"  {name + ':':<{width}} {value}" for name, value in rows)
 
 
 def _label(name: str) -> str:
@@ -173,7 +188,26 @@ def _value(value: object) -> str:
 def barred(text: str) -> str:
     """Text of others, each of its lines behind a bar."""
     lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(f"| {visible(line)}" if line else "|" for line in lines)
+    rows = ("\n|+ ".join(_folded(visible(line), _ROW)) for line in lines)
+    return "\n".join(f"| {row}" if row else "|" for row in rows)
+
+
+def _value_rows(value: str) -> list[str]:
+    """A field's value in rows. What has no gap is whole: an address, a digest, a link."""
+    return _folded(value, _VALUE) if any(map(str.isspace, value)) else [value]
+
+
+def _folded(line: str, most: int) -> list[str]:
+    """The line in rows of at most so many columns."""
+    rows, width = [""], 0
+    for one in line:
+        columns = 2 if unicodedata.east_asian_width(one) in {"W", "F"} else 1
+        if width + columns > most:
+            rows.append("")
+            width = 0
+        rows[-1] += one
+        width += columns
+    return rows
 
 
 def visible(text: str) -> str:
@@ -184,7 +218,7 @@ def visible(text: str) -> str:
 def _character(one: str) -> str:
     if one == "\t":
         return "    "
-    hidden = unicodedata.category(one) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    hidden = one in _BLANK or unicodedata.category(one) in _HIDDEN
     return f"\\u{{{ord(one):x}}}" if hidden else one
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from approvals.services import approvals, holds
 from guards.exceptions import Refused
 from guards.models import Decision
 from guards.types import SYSTEM, Subject
-from mail import owner_channel
+from mail import notice_text, owner_channel
 from mail.gateways.base import SendOutcome, SubmissionResult
 from mail.gateways.memory import MemoryServer
 from mail.models import Account, Message, NoticeItem, Outbound, OwnerNotice
@@ -286,6 +287,28 @@ def test_a_draft_of_hostile_text_cannot_write_a_line_of_the_notice(
     assert "\x1b" not in text
     assert r"| \u{202e}exe.fdp" in text
     assert r"S\u{200b}ubject" in text
+
+
+def test_a_mail_program_that_breaks_long_lines_shows_no_order_of_a_draft(
+    house: House, owner_key: Key
+) -> None:
+    order = "approve " + "a1" * 32
+    house.told(text=f"{'x' * 78} {order}\n\u6f22{'x' * 80}{order}\n", subject=f"{'y' * 44} {order}")
+    text = opened(owner_key, house.sent_to(OWNER)[0]).get_content().replace("\r\n", "\n")
+    shown = [row for line in text.split("\n") for row in textwrap.wrap(line, 78) or [""]]
+    assert not any(row.startswith(order) for row in shown)
+    theirs = [line for line in text.split("\n") if line.startswith("|")]
+    assert all(len(line) <= 76 for line in theirs)
+    assert "".join(line[3 if line[1:2] == "+" else 2 :] for line in theirs).count(order) == 2
+    assert "`|+` goes on" in text
+
+
+@pytest.mark.parametrize("blank", ["\u3164", "\ufe0f", "\U000e0100", "\u034f", "\u2800", "\u200b"])
+def test_what_nobody_would_see_is_written_out(blank: str) -> None:
+    assert notice_text.visible(f"a{blank}b") == f"a\\u{{{ord(blank):x}}}b"
+    assert (
+        notice_text.visible("\u6f22\u5b57 e\u0301 \U0001f600") == "\u6f22\u5b57 e\u0301 \U0001f600"
+    )
 
 
 def test_a_draft_too_large_to_show_is_only_named(house: House, owner_key: Key) -> None:
