@@ -178,7 +178,7 @@ class EffectOut(Schema):
             digest=effect.digest,
             phase=effect.phase,
             reason=effect.reason,
-            detail=effect.detail,
+            detail=_public(effect.detail),
             created_at=effect.created_at,
             contact_marked_at=effect.contact_marked_at,
             settled_at=effect.settled_at,
@@ -206,6 +206,22 @@ class EffectPage(Schema):
 
     items: list[EffectOut]
     next_cursor: str | None
+
+
+#: Which recipients a server took and refused: told here as how many.
+_RECIPIENTS = frozenset({"refused", "taken"})
+
+
+def _public(detail: dict[str, Any]) -> dict[str, Any]:
+    """What is known of an act without what a server said in words, and to whom: that names people.
+
+    The console shows all of it.
+    """
+    return {
+        name: len(value) if name in _RECIPIENTS and isinstance(value, dict | list) else value
+        for name, value in detail.items()
+        if name != "reply"
+    }
 
 
 def _reference(row: Hold | Approval | Effect) -> ReferenceOut:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from approvals.schemas import EffectOut
 from approvals.services import effects
 from guards.services import identities, tokens
 from teams.models import Event
@@ -51,6 +52,19 @@ def test_neither_body_nor_address_is_shown(kind: CountingKind) -> None:
         text = client.get(f"/api/v1{path}").content
         assert b"owner@example.org" not in text
         assert b"exactly" not in text
+
+
+def test_what_a_server_said_and_to_whom_is_told_as_numbers(kind: CountingKind) -> None:
+    effect = effects.dispatch(effect_id=factories.intent().pk)
+    effect.detail = {
+        "code": 550,
+        "reply": "550 <ada@example.org>: no such user",
+        "refused": {"ada@example.org": "550 no such user"},
+        "taken": ["bob@example.org", "eve@example.org"],
+        "final_dot_sent": True,
+    }
+    told = EffectOut.of(effect).detail
+    assert told == {"code": 550, "refused": 1, "taken": 2, "final_dot_sent": True}
 
 
 def test_each_token_sees_what_concerns_it(kind: CountingKind) -> None:
