@@ -55,9 +55,18 @@ _QUIET = frozenset(
 
 
 def settle_due() -> int:
-    """Judge what nobody has judged yet; how many answers were settled."""
+    """Judge what nobody has judged yet; how many answers were settled.
+
+    One that breaks whatever judges it stays due, and holds up no other.
+    """
     due = MailedAnswer.objects.filter(state=MailedAnswer.State.DUE).order_by("pk")
-    return sum(settle(answer_id=pk) for pk in list(due.values_list("pk", flat=True)))
+    settled = 0
+    for pk in list(due.values_list("pk", flat=True)):
+        try:
+            settled += settle(answer_id=pk)
+        except Exception:
+            log.exception("mail.answer_not_judged", answer=pk)
+    return settled
 
 
 def settle(*, answer_id: int) -> bool:

@@ -9,9 +9,12 @@ import pytest
 
 from guards import openpgp
 from guards.openpgp import SignatureOutcome, SignatureReport
+from mail import answer_proof
+from mail.answer_proof import Proof
 from mail.gateways.memory import MemoryServer
 from mail.models import Account, MailedAnswer, NoticeItem, OwnerNotice
 from mail.services import mailed_answers, notices, polling
+from mail.types import ParsedMessage
 from tests.keys import Key, sign_detached
 from tests.mail.factories import make_signed
 from tests.mail.owner import (
@@ -202,3 +205,27 @@ def test_an_answer_waits_while_the_signature_cannot_be_checked(
     assert mailed_answers.settle_due() == 1
     answer.refresh_from_db()
     assert answer.reason == "done"
+
+
+def test_an_answer_that_breaks_its_judge_stays_due_and_holds_up_no_other(
+    house: House, shown: NoticeItem, owner_key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(answer_proof, "prove", broken)
+        first = house.say(owner_key, f"later {digest_of(shown)}")
+    prove = answer_proof.prove
+
+    def broken_once(parsed: ParsedMessage, **given: Any) -> Proof:
+        if "later" in (parsed.signed_text or ""):
+            raise RuntimeError("nobody foresaw this")
+        return prove(parsed, **given)
+
+    monkeypatch.setattr(answer_proof, "prove", broken_once)
+    second = house.say(owner_key, f"reject {digest_of(shown)} not now")
+    first.refresh_from_db()
+    assert (first.state, second.state) == ("due", "done")
+    monkeypatch.undo()
+    assert mailed_answers.settle_due() == 1
