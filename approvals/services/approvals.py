@@ -28,9 +28,10 @@ from approvals.services import (
     people,
     transitions,
 )
+from approvals.services.details import reason_of
 from approvals.types import Purpose, Request
 from guards import process, queue
-from guards.exceptions import AlreadyDecided, Conflict, InvalidInput, NotFound, Refused
+from guards.exceptions import AlreadyDecided, Conflict, NotFound, Refused
 from guards.models import Decision
 from guards.services import decisions
 from guards.services.units import unit_of_work
@@ -67,7 +68,11 @@ def approve(
 
 
 def reject(*, approval_id: UUID | str, by: Asker, via: str, reason: str) -> Approval:
-    """Say no, with a reason that reaches whoever asked. A no needs no clock."""
+    """Say no, with a reason that reaches whoever asked. A no needs no clock.
+
+    The same no by the same person again changes nothing. InvalidInput without a reason,
+    AlreadyDecided for another answer.
+    """
     return _refuse(
         approval_id,
         by=by,
@@ -79,7 +84,7 @@ def reject(*, approval_id: UUID | str, by: Asker, via: str, reason: str) -> Appr
 
 
 def request_changes(*, approval_id: UUID | str, by: Asker, via: str, reason: str) -> Approval:
-    """Ask for another draft, with a reason that reaches whoever asked."""
+    """Ask for another draft, with a reason that reaches whoever asked; again, as `reject` is."""
     return _refuse(
         approval_id,
         by=by,
@@ -257,14 +262,16 @@ def _consume_and_install(
 def _refuse(
     approval_id: UUID | str, *, by: Asker, via: str, reason: str, state: str, hold_state: str
 ) -> Approval:
-    if not reason.strip():
-        raise InvalidInput("say why: the reason reaches whoever asked", field="reason")
+    reason = reason_of(reason, otherwise="say why: the reason reaches whoever asked")
     asked = found(approval_id)
     people.require_answerer(by=by, via=via, requested_by=asked.requested_by, yes=False)
     with unit_of_work(durable=True):
         if asked.goal is not None:
             goals.close(asked.goal)
         approval = locked(asked.pk)
+        before = (approval.state, approval.decided_by, approval.decided_via, approval.reason)
+        if before == (state, str(by), via, reason):
+            return approval
         if approval.state != Approval.State.PENDING:
             raise left_behind(approval)
         now = database_now()

@@ -17,6 +17,7 @@ from approvals.clock import database_now
 from approvals.exceptions import Blocked, ContactRefused
 from approvals.models import Approval, Connection, Goal, Hold, Job, Root
 from approvals.services import authority, goals, people, transitions
+from approvals.services.details import reason_of
 from approvals.types import BoundConnection, Observed, Purpose
 from guards import secrets
 from guards.exceptions import Conflict, CountersignError, InvalidInput, NotFound
@@ -111,8 +112,7 @@ def revoke(*, connection_id: UUID | str, by: Asker, reason: str) -> Connection:
     Revoking twice changes nothing.
     """
     people.require_person(by)
-    if not reason.strip():
-        raise InvalidInput("say why this connection is revoked", field="reason")
+    reason = reason_of(reason, otherwise="say why this connection is revoked")
     with unit_of_work(durable=True):
         found = _locked(connection_id)
         moved = (
@@ -123,7 +123,7 @@ def revoke(*, connection_id: UUID | str, by: Asker, reason: str) -> Connection:
                 revision=F("revision") + 1,
                 revoked_at=database_now(),
                 revoked_by=str(by),
-                revoked_reason=reason.strip(),
+                revoked_reason=reason,
             )
         )
         found.refresh_from_db()

@@ -1,12 +1,26 @@
-"""What the other side said, in a form that every database takes."""
+"""What people and the other side said, in a form that every database takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from guards import storable as hostile
+from guards.exceptions import InvalidInput
+
 #: A reply of a server is shown up to here.
 _LONGEST = 1_000
+
+
+def reason_of(given: str, *, otherwise: str) -> str:
+    """A person's reason, in a form that every database takes; InvalidInput (`reason`) for none.
+
+    `otherwise` says what one is needed for.
+    """
+    reason = hostile.text(given).strip()
+    if not reason:
+        raise InvalidInput(otherwise, field="reason")
+    return reason
 
 
 def storable(detail: Mapping[str, object]) -> dict[str, Any]:

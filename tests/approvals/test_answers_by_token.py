@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.models import Approval, Effect
-from guards.models import Identity
+from approvals.models import Approval, Effect, Hold
+from guards.models import IdempotentCall, Identity
 from guards.services import identities, tokens
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
@@ -81,6 +81,30 @@ def test_a_no_needs_its_reason(kind: CountingKind, person, answer: str, state: s
     assert post(person, path, reason="not yet").json()["state"] == state
     assert Approval.objects.get().reason == "not yet"
     assert not Effect.objects.exists()
+
+
+@pytest.mark.parametrize("answer", ["reject", "request-changes"])
+def test_a_no_whose_answer_was_lost_is_repeated_and_another_one_is_refused(
+    kind: CountingKind, person, answer: str
+) -> None:
+    opened = post(person, f"/holds/{factories.held().pk}/open").json()
+    path = f"/approvals/{opened['id']}/{answer}"
+    first = post(person, path, reason="not yet").json()
+    IdempotentCall.objects.update(answer=None)  # the process died before it could say so
+    again = post(person, path, reason="not yet")
+    assert (again.status_code, again.json()["decided_at"]) == (200, first["decided_at"])
+    assert post(person, path, key="k-2", reason="never").status_code == 409
+    assert Approval.objects.get().reason == "not yet"
+
+
+def test_a_reason_that_no_database_takes_is_cleaned_and_one_of_nothing_else_refused(
+    kind: CountingKind, person
+) -> None:
+    opened = post(person, f"/holds/{factories.held().pk}/open").json()
+    path = f"/approvals/{opened['id']}/reject"
+    assert post(person, path, reason=" \n").json()["field"] == "reason"
+    assert post(person, path, reason="not\0yet ").json()["reason"] == "not\ufffdyet"
+    assert Hold.objects.get().answer == "not\ufffdyet"
 
 
 @pytest.mark.parametrize("holder", ["agent", None])
