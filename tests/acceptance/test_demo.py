@@ -101,7 +101,6 @@ def test_the_story_comes_out_as_told():
     assert report["events"] > 0
     assert report["log_verified"] is True
     assert report["crash"] is None
-    assert report["seconds"] < 60
 
 
 _REPLY_KEYS = {"message_id", "to", "held", "phase", "smtp_accepted"}
