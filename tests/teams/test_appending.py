@@ -41,6 +41,7 @@ _NAMES = st.text(max_size=4)
 _PLAIN = st.none() | st.booleans() | st.integers() | st.text() | st.floats() | st.lists(st.text())
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(facts=st.dictionaries(_NAMES, _PLAIN, max_size=5))
 def test_plain_facts_are_written_as_the_canonical_form_has_them(facts: dict[str, Any]) -> None:
     try:
