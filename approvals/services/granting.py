@@ -33,7 +33,9 @@ def require_reviewer(
     if authority.require_root(root.pk).principal != str(by):
         raise ContactRefused(authority.SESSION_UNAVAILABLE, field="root")
     goal = authority.require_goal(goal.pk, root_id=root.pk, revision=goal.revision)
-    for looked in goal.consents.filter(purpose=Purpose.PREVIEW):
+    for looked in goal.consents.select_for_update().filter(purpose=Purpose.PREVIEW):
+        if looked.revoked_at is not None:
+            raise ContactRefused(authority.AUTHORITY_REVOKED, field="consent")
         authority.require_connections(looked.connections)
     try:
         subject = freezing.subject_of(asked)

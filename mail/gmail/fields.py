@@ -105,7 +105,7 @@ def decoded(text: str, name: str) -> str:
         if match is not None:
             run.append(_content(match[1], match[2], name))
             continue
-        if "=?" in word:
+        if "=?" in word or (run and not word):  # two spaces between words: shown, or left out
             raise ProfileRefused(Reason.HEADER_MALFORMED, "a damaged word", field=_field(name))
         _flush(run, pieces, name)
         pieces.append(word)

@@ -134,6 +134,8 @@ def _require_same(head: fields.Fields, expected: Expected) -> None:
 
 
 def _decoded(head: fields.Fields, body: bytes) -> str:
+    if head.needed("mime-version") != "1.0":  # without it, nothing need be decoded
+        raise ProfileRefused(Reason.UNSUPPORTED_TYPE, field="mime_version")
     charset = _charset(head.needed("content-type"))
     encoding = (head.once("content-transfer-encoding") or "7bit").lower()
     if encoding == "base64":

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from approvals import freezing, registry, signals
 from approvals.clock import database_now
-from approvals.exceptions import Blocked
+from approvals.exceptions import Blocked, ContactRefused
 from approvals.models import Approval, Artifact, Connection, Consent, Effect, Goal, Root
 from approvals.services import consents, goals, roots
 from approvals.types import Act
 from guards.models import Identity
 from mail.models import Account, Message, Outbound
-from tests.mail.gmail.world import OPERATOR, GmailWorld, last_goal
+from tests.mail.gmail.world import OPERATOR, GmailWorld, last_goal, last_grant
 from tests.mail.google import CountingGrant
 from tests.servers.google import GoogleServer
 
@@ -374,3 +374,16 @@ def test_what_ends_between_the_mark_and_the_contact_keeps_it_from_being_made(
     assert (after.phase, world.google.posts) == (
         ("verified", 1) if ended == "nothing" else ("unknown", 0)
     )
+
+
+@pytest.mark.parametrize("revoked", [True, False])
+def test_no_yes_rests_on_a_look_whose_grant_was_revoked(world: GmailWorld, revoked: bool):
+    approval = world.open()
+    if revoked:
+        consents.revoke(consent_id=last_grant("preview").pk, by=OPERATOR)
+        with pytest.raises(ContactRefused) as refused:
+            world.approve(approval)
+        assert (refused.value.reason, refused.value.field) == ("authority_revoked", "consent")
+    else:
+        world.dispatch(world.approve(approval))
+    assert world.google.posts == (0 if revoked else 1)

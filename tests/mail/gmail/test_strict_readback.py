@@ -83,6 +83,8 @@ def _line(name: bytes) -> bytes:
         (_with(b"In-Reply-To: <q4@", b"In-Reply-To: <q5@"), "in_reply_to_differs"),
         (_with(b" <q3@example.org>\r\n", b""), "references_differ"),
         (_with(b"Subject: =?utf-8?B?", b"Subject: x =?utf-8?B?"), "subject_differs"),
+        (_with(b"MIME-Version: 1.0\r\n", b""), "header_missing"),
+        (_with(b"MIME-Version: 1.0", b"MIME-Version: 2.0"), "unsupported_type"),
         (RAW.replace(_line(b"Subject"), b"Subject: Re: Zahlen\r\n"), "subject_differs"),
         (RAW.replace(_line(b"Subject"), b""), "header_missing"),
         (RAW.replace(_line(b"Message-ID"), b""), "header_missing"),
@@ -269,3 +271,18 @@ def test_one_page_of_up_to_five_candidates():
 def test_more_than_that_is_no_proof(answer: MessagePage, reason: str):
     with refused(reason):
         readback.candidates(answer)
+
+
+def test_encoded_words_are_one_text_with_one_space_between_them_and_refused_with_two():
+    """Readers leave out every space between two words: `a  b` would be shown as `ab`."""
+    words = b"=?utf-8?B?YQ==?= =?utf-8?B?Yg==?="
+    answer = reply(TEXT, subject="ab")
+    plain = exact_mime.build(answer)
+
+    def found(shown: bytes, subject: str) -> readback.Proof:
+        raw = plain.replace(b"Subject: ab", b"Subject: " + shown)
+        return readback.verify(copy(raw), expected(reply(TEXT, subject=subject)), asked=SENT)
+
+    assert found(words, "ab").id == SENT
+    with refused("header_malformed"):
+        found(words.replace(b" ", b"  "), "a  b")
