@@ -11,8 +11,9 @@ from approvals.clock import database_now
 from approvals.exceptions import ContactRefused, EffectAlreadyExists
 from approvals.models import Approval, Effect, Goal, Hold, Job, Root
 from approvals.services import artifacts, authority, goals, people, transitions
+from approvals.services.details import reason_of
 from approvals.types import Purpose, Request
-from guards.exceptions import AlreadyDecided, CountersignError, InvalidInput, NotFound, Refused
+from guards.exceptions import AlreadyDecided, CountersignError, NotFound, Refused
 from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
 
@@ -121,10 +122,13 @@ def _open(
     answer_via: str = "",
 ) -> Approval:
     with unit_of_work(durable=True):
-        if goal is not None and registry.caps(waiting.kind, Purpose.EXECUTE):
-            authority.require_root(goal.root_id)
-            authority.require_goal(goal.pk, root_id=goal.root_id, revision=goal.revision)
+        needed = goal if registry.caps(waiting.kind, Purpose.EXECUTE) else None
+        if needed is not None:
+            authority.require_root(needed.root_id)
+        # Locks all goals of this draft in one order: two sessions may open it at once.
         goals.close_about(_about(waiting), but=goal)
+        if needed is not None:
+            authority.require_goal(needed.pk, root_id=needed.root_id, revision=needed.revision)
         locked = Hold.objects.select_for_update().get(pk=waiting.pk)
         if locked.state != Hold.State.WAITING:
             raise AlreadyDecided(f"the draft no longer waits: it is {locked.state}")
@@ -152,8 +156,7 @@ def _until(moment: datetime, goal: Goal | None) -> datetime:
 
 def withdraw(*, hold_id: UUID | str, by: Asker, reason: str) -> Hold:
     """Take a waiting draft back: nothing of it leaves. Joins the caller's unit of work."""
-    if not reason.strip():
-        raise InvalidInput("a withdrawal needs a reason", field="reason")
+    reason = reason_of(reason, otherwise="a withdrawal needs a reason")
     with unit_of_work():
         goals.close_about(_about(_found(hold_id)))
         locked = _found(hold_id, lock=True)
