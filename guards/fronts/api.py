@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.exceptions import ValidationError as InvalidValue
 from django.db.models import Field, Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -164,6 +164,8 @@ def describe(error: Exception | type[Exception]) -> tuple[int, ErrorOut]:
         return InvalidInput.status, _describe_validation(error)
     if isinstance(error, AuthenticationError):
         return _plain(NotAuthenticated(rule=Refusal.TOKEN_MISSING))
+    if isinstance(error, RequestDataTooBig):
+        return 413, ErrorOut(code="too-large", message="The body is too large.", field="body")
     if isinstance(error, Http404):
         return _plain(NotFound())
     if isinstance(error, PermissionDenied):

@@ -107,6 +107,17 @@ def test_a_reason_that_no_database_takes_is_cleaned_and_one_of_nothing_else_refu
     assert Hold.objects.get().answer == "not\ufffdyet"
 
 
+def test_a_body_that_is_too_large_is_refused_in_the_one_shape(
+    kind: CountingKind, person, settings: Any
+) -> None:
+    opened = post(person, f"/holds/{factories.held().pk}/open").json()
+    path = f"/approvals/{opened['id']}/reject"
+    refused = post(person, path, reason="x" * settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    assert (refused.status_code, refused.json()["code"]) == (413, "too-large")
+    assert (refused.json()["field"], Approval.objects.get().state) == ("body", "pending")
+    assert post(person, path, reason="x" * 2_000).status_code == 200
+
+
 @pytest.mark.parametrize("holder", ["agent", None])
 def test_a_token_that_is_no_persons_neither_opens_nor_reads_nor_answers(
     kind: CountingKind, holder: str | None
