@@ -142,7 +142,7 @@ class ObservationOut(Schema):
             at=seen.at,
             observer=seen.observer,
             outcome=seen.outcome,
-            detail=seen.detail,
+            detail=_public(seen.detail),
             job=seen.job_id,
             grant=seen.job.consent_id if seen.job is not None else None,
         )

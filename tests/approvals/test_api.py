@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from approvals.models import Job
 from approvals.schemas import EffectOut
 from approvals.services import effects
+from approvals.types import ContactOutcome, ContactResult
 from guards.services import identities, tokens
 from teams.models import Event
 from tests.approvals import factories
@@ -65,6 +69,23 @@ def test_what_a_server_said_and_to_whom_is_told_as_numbers(kind: CountingKind) -
     }
     told = EffectOut.of(effect).detail
     assert told == {"code": 550, "refused": 1, "taken": 2, "final_dot_sent": True}
+
+
+def test_what_a_server_said_too_late_is_told_as_numbers_as_well(kind: CountingKind) -> None:
+    effect = factories.intent()
+    said = {"code": 550, "reply": "no <ada@example.org>", "refused": {"ada@example.org": "550"}}
+    kind.result = ContactResult(ContactOutcome.FAILED, "recipients-refused", said)
+
+    def give_up() -> None:
+        past = timezone.now() - timedelta(seconds=1)
+        Job.objects.filter(pk=effect.job_id).update(deadline=past)
+        assert effects.reconcile() == 1
+
+    kind.after = give_up
+    effects.dispatch(effect_id=effect.pk)
+    (shown,) = get(asking(), "/effects")["items"]
+    (seen,) = shown["observations"]
+    assert seen["detail"] == {"code": 550, "refused": 1, "reason": "recipients-refused"}
 
 
 def test_each_token_sees_what_concerns_it(kind: CountingKind) -> None:
