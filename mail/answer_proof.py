@@ -109,7 +109,7 @@ def _signed(
         signed_at=evidence.signed_at,
         replay_key=key,
     )
-    found = orders.read(parsed.signed_text)
+    found = orders.read(parsed.signed_text if _is_spoken(parsed, signed=True) else None)
     if found is OrderFault.NO_ORDER and _stands_elsewhere(parsed):
         return replace(proof, refused=AnswerReason.NOT_IN_SIGNED_TEXT)
     if isinstance(found, OrderFault):
@@ -119,14 +119,26 @@ def _signed(
     return replace(proof, order=found)
 
 
+def _is_spoken(parsed: ParsedMessage, *, signed: bool) -> bool:
+    """Whether the plain text is what the mail itself says: no enclosed file, nor below HTML.
+
+    Mail programs enclose text files inline; where nothing was written, such a file comes first.
+    """
+    for part in parsed.parts:
+        if part.type == "text/html" and part.disposition != "attachment":
+            return False
+        if part.is_text:
+            return part.name is None and (part.is_signed or not signed)
+    return False
+
+
 def _stands_elsewhere(parsed: ParsedMessage) -> bool:
     return orders.mentioned(parsed.subject, parsed.text)
 
 
 def _reported(parsed: ParsedMessage, verdict: TrustVerdict, *, has_owner: bool) -> Proof:
     """The order in the plain text of a mail that only says it is from the owner: never a yes."""
-    plain = parsed.text if any(part.is_text for part in parsed.parts) else None
-    found = orders.read(plain)
+    found = orders.read(parsed.text if _is_spoken(parsed, signed=False) else None)
     if found is OrderFault.NO_ORDER and _stands_elsewhere(parsed):
         return Proof(refused=AnswerReason.NOT_IN_SIGNED_TEXT, detail=str(verdict.reason))
     if isinstance(found, OrderFault):

@@ -29,7 +29,7 @@ from tests.mail.owner import (
     state_of,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture
@@ -94,6 +94,47 @@ def test_an_order_in_signed_html_alone_does_nothing(
     answer = house.write(_signed_part(owner_key, part))
     assert answer is not None
     refused(house, shown, answer, "not-in-signed-text")
+
+
+_NAMED = 'Content-Type: text/plain; charset="utf-8"\r\nContent-Disposition: inline{}\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    ("above", "head", "reason"),
+    [
+        ("", _NAMED.format('; filename="order.txt"'), "not-in-signed-text"),
+        ("", 'Content-Type: text/plain; name="order.txt"\r\n\r\n', "not-in-signed-text"),
+        (
+            "Content-Type: text/html\r\n\r\n<p>Never do this:</p>\r\n",
+            _NAMED.format(""),
+            "not-in-signed-text",
+        ),
+        ("", _NAMED.format(""), "done"),
+    ],
+)
+def test_an_order_in_a_signed_file_or_below_signed_html_does_nothing(
+    house: House, shown: NoticeItem, owner_key: Key, above: str, head: str, reason: str
+) -> None:
+    parts = [part for part in (above, f"{head}approve {digest_of(shown)}\r\n") if part]
+    inside = "".join(f"--in\r\n{part}" for part in parts)
+    part = f'Content-Type: multipart/mixed; boundary="in"\r\n\r\n{inside}--in--\r\n'.encode()
+    answer = house.write(_signed_part(owner_key, part))
+    assert answer is not None
+    assert answer.reason == reason
+    if reason != "done":
+        refused(house, shown, answer, reason)
+
+
+def test_an_order_in_an_unsigned_file_says_not_even_no(house: House, shown: NoticeItem) -> None:
+    mail = house.write(
+        (
+            f"From: {OWNER}\r\nTo: {USER}\r\nMIME-Version: 1.0\r\n"
+            + _NAMED.format('; filename="order.txt"')
+            + f"reject {digest_of(shown)} no\r\n"
+        ).encode()
+    )
+    assert mail is not None
+    refused(house, shown, mail, "not-in-signed-text")
 
 
 def test_an_order_in_unsigned_html_alone_says_not_even_no(house: House, shown: NoticeItem) -> None:
