@@ -101,8 +101,14 @@ def test_a_connection_that_breaks_is_not_tried_again(google, method, fault):
     assert isinstance(refused(google, method, fault), ConnectionBroken)
 
 
-@pytest.mark.parametrize("method", READS)
-@pytest.mark.parametrize("fault", ["hang", "slow", "drip"])
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        pytest.param(method, fault, marks=[] if number % 3 == at else [pytest.mark.soak])
+        for number, method in enumerate(READS)
+        for at, fault in enumerate(["hang", "slow", "drip"])
+    ],
+)
 def test_an_answer_has_to_be_whole_within_its_time_however_steadily_it_drips(hasty, method, fault):
     assert isinstance(refused(hasty, method, fault), TimedOut)
 

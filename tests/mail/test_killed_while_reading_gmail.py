@@ -122,8 +122,19 @@ def account(shared_database, google) -> Account:
 
 
 @pytest.mark.invariant(1, 2)
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("forgotten", [False, True], ids=["history known", "history forgotten"])
+@pytest.mark.parametrize(
+    ("point", "forgotten"),
+    [  # each point once; `make soak` has each with the history known and forgotten
+        pytest.param(
+            point,
+            forgotten,
+            marks=[pytest.mark.soak] if (number + forgotten) % 2 else [],
+            id=f"{point}, history {'forgotten' if forgotten else 'known'}",
+        )
+        for number, point in enumerate(POINTS)
+        for forgotten in (False, True)
+    ],
+)
 def test_every_mail_of_a_label_is_stored_once(account, google, monkeypatch, point, forgotten):
     monkeypatch.setattr("mail.gateways.google.mailbox.NOMINAL_BYTES", polling.BATCH_BYTES // 4)
     box = google.people[ADDRESS].mailbox

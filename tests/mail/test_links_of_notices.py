@@ -15,7 +15,7 @@ from tests.console.test_get_is_safe import state_of_the_house
 from tests.keys import Key
 from tests.mail.owner import OWNER, House, age_notices, digest_of, links, opened, read
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture

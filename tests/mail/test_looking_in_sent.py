@@ -107,11 +107,23 @@ def test_the_servers_own_copy_is_observed_and_the_mail_stays_unknown(unknown, ma
     assert (mail_server.logins, mail_server.submissions) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("folder", "proves"),
+    [("Sent", True), ("", False), ("INBOX", False), ("inbox", False), ("Work", False)],
+)
+def test_a_copy_proves_nothing_where_mail_arrives(account, folder: str, proves: bool):
+    account.folder, account.sent_folder, account.server_files_sent = "Work", folder, True
+    assert readback.can_look(account) is proves
+    account.server_files_sent = False
+    assert not readback.can_look(account)
+
+
 def _other_id(raw: bytes) -> bytes:
     """Another message whose Message-ID holds ours."""
     return raw.replace(b"Message-ID: <", b"Message-ID: <re-")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 @pytest.mark.parametrize(
     ("files", "reason", "opened"),
@@ -151,6 +163,7 @@ def test_where_only_we_would_file_a_copy_nobody_is_contacted(
     assert (mail_server.logins, spent(job)) == (0, {})
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("fault", ["down", "broken", "vanished", "no folder", "no password"])
 def test_a_server_that_fails_during_a_look_proves_nothing(
     unknown, mail_server, monkeypatch, account, fault
@@ -330,6 +343,7 @@ class _Granted:
         return 100.0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("filed", "says"),
     [

@@ -66,6 +66,7 @@ def test_a_notice_arrives_encrypted_with_everything_that_the_page_shows(
         assert shown in text, shown
 
 
+@pytest.mark.one_database
 def test_every_field_of_the_preview_is_shown(house: House, owner_key: Key) -> None:
     item = house.told()
     assert item.approval is not None
@@ -77,6 +78,7 @@ def test_every_field_of_the_preview_is_shown(house: House, owner_key: Key) -> No
                 assert line in text, name
 
 
+@pytest.mark.one_database
 def test_attachments_are_shown_with_their_digests(house: House, owner_key: Key) -> None:
     house.server.deliver(USER, make_mail())
     polling.poll(account_id=house.account.pk)
@@ -275,6 +277,7 @@ def test_a_process_that_died_between_claim_and_submission_loses_no_notice(
     assert Outbound.objects.filter(origin_type="mail.owner_notice", status="cancelled").count() == 1
 
 
+@pytest.mark.one_database
 def test_a_draft_of_hostile_text_cannot_write_a_line_of_the_notice(
     house: House, owner_key: Key
 ) -> None:
@@ -289,6 +292,7 @@ def test_a_draft_of_hostile_text_cannot_write_a_line_of_the_notice(
     assert r"S\u{200b}ubject" in text
 
 
+@pytest.mark.one_database
 def test_a_mail_program_that_breaks_long_lines_shows_no_order_of_a_draft(
     house: House, owner_key: Key
 ) -> None:
@@ -303,6 +307,7 @@ def test_a_mail_program_that_breaks_long_lines_shows_no_order_of_a_draft(
     assert "`|+` goes on" in text
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("blank", ["\u3164", "\ufe0f", "\U000e0100", "\u034f", "\u2800", "\u200b"])
 def test_what_nobody_would_see_is_written_out(blank: str) -> None:
     assert notice_text.visible(f"a{blank}b") == f"a\\u{{{ord(blank):x}}}b"
@@ -311,6 +316,7 @@ def test_what_nobody_would_see_is_written_out(blank: str) -> None:
     )
 
 
+@pytest.mark.one_database
 def test_a_draft_too_large_to_show_is_only_named(house: House, owner_key: Key) -> None:
     item = house.told(text="long\n" * 20_000)
     assert (item.approval, item.why) == (None, "too-large")
@@ -329,6 +335,7 @@ def test_without_an_owner_address_nobody_is_told(house: House, settings: Any) ->
     assert owner_channel.channel().mode is Mode.OFF
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("fault", ["no-key", "signs-only", "expired", "revoked", "other-key"])
 def test_without_a_usable_key_nothing_is_sent_and_nothing_in_clear(
     house: House, settings: Any, keys: Keys, tmp_path: Path, fault: str

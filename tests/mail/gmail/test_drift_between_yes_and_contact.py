@@ -121,6 +121,7 @@ def _posts_nothing(world: GmailWorld, effect: Effect) -> Effect:
     return after
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_changed_is_named_and_nothing_is_posted(world: GmailWorld, name: str):
     change, named = ROWS[name]
@@ -181,6 +182,7 @@ def test_what_was_frozen_cannot_be_changed_or_posts_nothing(world: GmailWorld, n
     _posts_nothing(world, effect)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -215,21 +217,22 @@ def test_what_changed_at_gmail_is_named_and_nothing_is_posted(
     assert (after.reason, after.detail["field"]) == ("drifted", field)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
         ("thread.eleven-messages", "thread_too_long"),
         ("thread.next-page", "bad-answer"),
-        ("thread.other-thread", "bad-answer"),
-        ("thread.foreign-message", "bad-answer"),
-        ("thread.message-twice", "bad-answer"),
-        ("thread.no-messages", "bad-answer"),
+        pytest.param("thread.other-thread", "bad-answer", marks=pytest.mark.soak),
+        pytest.param("thread.foreign-message", "bad-answer", marks=pytest.mark.soak),
+        pytest.param("thread.message-twice", "bad-answer", marks=pytest.mark.soak),
+        pytest.param("thread.no-messages", "bad-answer", marks=pytest.mark.soak),
         ("thread.too-large", "answer-too-large"),
         ("thread.truncated", "connection-lost"),
         ("thread.status-404", "http-404"),
-        ("thread.status-500", "http-500"),
+        pytest.param("thread.status-500", "http-500", marks=pytest.mark.soak),
         ("thread.redirect", "redirect-refused"),
-        ("thread.reset-before", "connection-lost"),
+        pytest.param("thread.reset-before", "connection-lost", marks=pytest.mark.soak),
     ],
 )
 def test_a_thread_that_cannot_be_read_whole_ends_it(
@@ -257,6 +260,7 @@ def test_a_letter_that_came_between_the_last_look_and_the_contact_changes_nothin
     assert world.google.posts == 1
 
 
+@pytest.mark.one_database
 @given(position=st.integers(0, 10_000), flip=st.integers(1, 255))
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -284,6 +288,7 @@ def test_the_goal_of_a_review_is_the_one_that_the_effect_keeps(world: GmailWorld
     assert effect.authority["goal"] == str(effect.goal_id)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

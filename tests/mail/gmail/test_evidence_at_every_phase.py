@@ -7,10 +7,11 @@ import pytest
 from approvals import registry
 from approvals.exceptions import Blocked
 from approvals.models import Effect
+from tests.mail.gmail.fewer import repeated, with_one_use, without
 from tests.mail.gmail.world import GmailWorld
 from tests.servers.google import GoogleServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 #: What a refresh answer may say instead of its scopes, and the word for it.
 SCOPES = {
@@ -64,6 +65,10 @@ IDENTITIES = {
 }
 
 
+_USERINFO = {one: why for one, why in IDENTITIES.items() if one.startswith("userinfo")}
+_PROFILE = {one: why for one, why in IDENTITIES.items() if one.startswith("profile")}
+
+
 @pytest.mark.parametrize("fault", SCOPES)
 def test_scopes_that_are_not_exact_end_a_preview_before_anybody_is_asked(
     world: GmailWorld, google_server: GoogleServer, fault: str
@@ -76,8 +81,7 @@ def test_scopes_that_are_not_exact_end_a_preview_before_anybody_is_asked(
     assert world.contacts() == {"token read": 1}
 
 
-@pytest.mark.parametrize("use", ["read", "send"])
-@pytest.mark.parametrize("fault", SCOPES)
+@pytest.mark.parametrize(("fault", "use"), with_one_use(SCOPES, repeated(SCOPES)))
 def test_present_scopes_every_refresh_or_the_execution_ends_before_anybody_is_asked(
     world: GmailWorld, google_server: GoogleServer, fault: str, use: str
 ):
@@ -122,8 +126,7 @@ def test_another_identity_ends_a_preview_before_the_source_is_read(
     assert not {"thread read", "list read", "message read"} & set(world.contacts())
 
 
-@pytest.mark.parametrize("use", ["read", "send"])
-@pytest.mark.parametrize("fault", [one for one in IDENTITIES if one.startswith("userinfo")])
+@pytest.mark.parametrize(("fault", "use"), with_one_use(_USERINFO, repeated(_USERINFO)))
 def test_another_identity_of_either_credential_ends_an_execution(
     world: GmailWorld, google_server: GoogleServer, fault: str, use: str
 ):
@@ -137,7 +140,7 @@ def test_another_identity_of_either_credential_ends_an_execution(
     assert world.google.posts == 0
 
 
-@pytest.mark.parametrize("fault", [one for one in IDENTITIES if one.startswith("profile")])
+@pytest.mark.parametrize("fault", without(_PROFILE, repeated(_PROFILE)))
 def test_another_mailbox_ends_an_execution(
     world: GmailWorld, google_server: GoogleServer, fault: str
 ):

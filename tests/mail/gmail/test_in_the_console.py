@@ -21,7 +21,7 @@ from tests.console.test_get_is_safe import state_of_the_house
 from tests.mail.gmail.world import ADDRESS, OPERATOR, SENDER, GmailWorld
 from tests.servers.google import GoogleServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture

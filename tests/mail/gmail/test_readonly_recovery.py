@@ -115,6 +115,7 @@ def test_exactly_one_strict_match_among_others_is_found(world: GmailWorld, lost:
     assert look(world, lost).outcome == FOUND
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -134,6 +135,7 @@ def test_a_copy_that_differs_is_unknown(
     assert (job.outcome, job.reason) == (STILL_UNKNOWN, reason)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
