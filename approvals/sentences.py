@@ -60,12 +60,14 @@ LOOKS: Mapping[str, str] = {
     "effect_not_unknown": "Its outcome is certain: there is nothing to look for.",
     "session_unavailable": (
         "The session that this needs is over, or is another than yours. No other session can "
-        "take its place, so nothing was contacted."
+        "take its place, so nothing more is contacted."
     ),
-    "authority_revoked": "What allowed it was revoked. Nothing was contacted.",
-    "goal_deleted": "What it was made for was deleted. Nothing was contacted.",
-    "goal_reassigned": "What it was made for belongs to somebody else now. Nothing was contacted.",
-    "goal_closed": "This look was ended before it began to look.",
+    "authority_revoked": "What allowed it was revoked. Nothing more is contacted.",
+    "goal_deleted": "What it was made for was deleted. Nothing more is contacted.",
+    "goal_reassigned": (
+        "What it was made for belongs to somebody else now. Nothing more is contacted."
+    ),
+    "goal_closed": "This look was ended before it had its result.",
     "connection_unavailable": "The connection that would look is revoked, or needs reconnecting.",
     "connection_changed": (
         "The connection that would look is not the one of the act: it was changed since."

@@ -311,6 +311,9 @@ def test_what_was_seen_is_not_written_down_once(
     assert not Observation.objects.exists()
     spent = ContactBudget.objects.filter(consent=done.consent).exclude(spent=0).count()
     assert spent == len(exact.looks)
+    # By then somebody was: only a look that was not made at all says that nobody was.
+    assert "was contacted" not in sentences.look_sentence(reason)
+    assert "nothing was contacted" in sentences.look_sentence("blocked")
 
 
 @pytest.mark.parametrize(
