@@ -158,7 +158,10 @@ def _before_the_worker(kind: GuardedKind, effect: Effect, flip: Callable[[], Non
     flip()
 
 
-@pytest.mark.parametrize("when", [_before_the_worker, _during_the_last_look])
+@pytest.mark.parametrize(
+    "when",
+    [_before_the_worker, pytest.param(_during_the_last_look, marks=pytest.mark.one_database)],
+)
 @pytest.mark.parametrize("name", FLIPS)
 def test_what_was_changed_since_the_yes_is_named_and_nothing_is_posted(
     kind: GuardedKind, root: Root, name: str, when: Callable[..., None]
