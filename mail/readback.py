@@ -42,8 +42,12 @@ MATCHES = "sent-copy-matches"
 
 
 def can_look(account: Account) -> bool:
-    """Whether a copy in Sent proves anything: only where nobody but the server files it."""
-    return account.server_files_sent and bool(account.sent_folder)
+    """Whether a copy in Sent proves anything: only where nobody but the server files it.
+
+    Where mail arrives, a copy may as well have been delivered.
+    """
+    sent = account.sent_folder.casefold()
+    return account.server_files_sent and sent not in ("", "inbox", account.folder.casefold())
 
 
 def search(account: Account, message_id: str, payload: bytes, grant: Grant) -> ContactResult:
