@@ -80,6 +80,9 @@ def house(
         yield made
 
 
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)], indirect=True
+)
 def test_a_held_reply_is_told_of_answered_by_mail_and_leaves_once(
     house: Installation,
     dovecot: DovecotServer,
