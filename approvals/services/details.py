@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from guards import storable as hostile
 from guards.exceptions import InvalidInput
 
 #: A reply of a server is shown up to here.
@@ -17,7 +16,7 @@ def reason_of(given: str, *, otherwise: str) -> str:
 
     `otherwise` says what one is needed for.
     """
-    reason = hostile.text(given).strip()
+    reason = _clean(given).strip()
     if not reason:
         raise InvalidInput(otherwise, field="reason")
     return reason
@@ -39,5 +38,9 @@ def _value(value: object) -> Any:
 
 
 def _text(text: str) -> str:
-    cleaned = text[:_LONGEST].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return _clean(text[:_LONGEST])
+
+
+def _clean(text: str) -> str:
+    cleaned = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return cleaned.encode("utf-8", "replace").decode()
