@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from approvals.registry import kinds
-from guards.exceptions import InvalidInput
+from approvals.services.details import reason_of
 
 
 def kind_label(name: str) -> str:
@@ -19,10 +19,8 @@ def kind_label(name: str) -> str:
 
 def reason_given(request: HttpRequest) -> str:
     """The reason of a form; InvalidInput without one."""
-    reason = request.POST.get("reason", "").strip()
-    if not reason:
-        raise InvalidInput("say why: the reason goes back to whoever asked", field="reason")
-    return reason
+    given = request.POST.get("reason", "")
+    return reason_of(given, otherwise="say why: the reason goes back to whoever asked")
 
 
 #: The fields of a preview in the order in which a careful person reads them.

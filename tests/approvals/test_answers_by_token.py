@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
+from approvals.admin.fields import reason_given
 from approvals.models import Approval, Effect, Hold
+from guards.exceptions import InvalidInput
 from guards.models import IdempotentCall, Identity
 from guards.services import identities, tokens
 from tests.approvals import factories
@@ -105,6 +107,17 @@ def test_a_reason_that_no_database_takes_is_cleaned_and_one_of_nothing_else_refu
     assert post(person, path, reason=" \n").json()["field"] == "reason"
     assert post(person, path, reason="not\0yet ").json()["reason"] == "not\ufffdyet"
     assert Hold.objects.get().answer == "not\ufffdyet"
+
+
+@pytest.mark.parametrize(("given", "kept"), [("not\0yet ", "not\ufffdyet"), (" ", None)])
+def test_so_is_one_of_a_form_of_the_console(given: str, kept: str | None) -> None:
+    request = RequestFactory().post("/", {"reason": given})
+    if kept is not None:
+        assert reason_given(request) == kept
+        return
+    with pytest.raises(InvalidInput) as refused:
+        reason_given(request)
+    assert refused.value.field == "reason"
 
 
 def test_a_body_that_is_too_large_is_refused_in_the_one_shape(
