@@ -26,7 +26,8 @@ MAX_BODY_BYTES = 8 * 1024
 MAX_MIME_BYTES = 16 * 1024
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+#: Controls; those that turn the direction of text let a page show other words than are sent.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ID = re.compile(r"[!-;=?A-~]+@[!-;=?A-~]+")
 #: Bytes of text in one encoded word: as base64 they stay within the 75 characters of RFC 2047.
 _WORD_BYTES = 45

@@ -77,6 +77,8 @@ def test_line_ends_become_one_kind_and_nothing_visible_is_trimmed():
         ("a\x1b[2Jb", "control_character"),
         ("a\x85b", "control_character"),
         ("a\u2028b", "control_character"),
+        ("pay \u202e100\u202c now", "control_character"),
+        ("pay \u2067100\u2069 now", "control_character"),
         ("a\ud800b", "control_character"),
     ],
 )
@@ -114,6 +116,7 @@ def test_no_message_is_over_16_kib():
         ({"subject": "a\r\nBcc: eve@example.org"}, "subject"),
         ({"subject": "a\nb"}, "subject"),
         ({"subject": " a"}, "subject"),
+        ({"subject": "a\u202eb"}, "subject"),
         ({"subject": ""}, "subject"),
         ({"message_id": "a@b>\r\nX: y"}, "message_id"),
         ({"in_reply_to": "q9@example.org"}, "references"),
@@ -141,7 +144,11 @@ def test_there_is_no_header_beyond_those_that_mail_needs():
     ]
 
 
-texts = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=300)
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+texts = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters=TURNING),
+    max_size=300,
+)
 bodies = st.lists(texts, min_size=1, max_size=5).map("\n".join).filter(str.strip)
 
 
@@ -236,3 +243,8 @@ def test_another_form_of_the_same_message_is_refused(raw: bytes):
 def test_the_body_is_the_text_and_nothing_more():
     body = exact_mime.build(reply("x")).partition(b"\r\n\r\n")[2]
     assert b64decode(body) == b"x"
+
+
+def test_text_that_is_written_from_right_to_left_stays_as_it_is():
+    text = "\u05e9\u05dc\u05d5\u05dd\u200f, \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    assert mime_check.read(exact_mime.build(reply(text))).text == text
