@@ -57,6 +57,16 @@ def press_by_keyboard(console: Console, selector: str) -> None:
     ActionChains(console.driver).send_keys(Keys.ENTER).perform()
 
 
+def fits_a_telephone(console: Console) -> bool:
+    """Whether the page that is open is no wider than a telephone held upright."""
+    small = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    console.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", small)
+    left_over = console.width_left_over()
+    wide = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    console.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", wide)
+    return left_over == 0
+
+
 def verify_the_pair(console: Console, house: GmailHouse) -> None:
     """On the account's page: two new connections, asked, and verified."""
     console.open(f"/admin/mail/account/{house.account}/change/")
@@ -77,8 +87,10 @@ def test_an_exact_reply_by_keyboard_and_a_look_for_one_that_was_lost(house: Gmai
     with chromium(house.address) as console:
         console.log_in(NAME, PASSWORD)
         verify_the_pair(console, house)
+        assert fits_a_telephone(console)
 
         open_review(console, house.draft("Quarterly figures", Reply_To="other@evil.example"))
+        assert fits_a_telephone(console)
         shown = console.text(".cs-leaving")
         for one in (ADDRESS, SENDER, "other@evil.example", "Re: Quarterly figures", "References"):
             assert one in shown
@@ -92,6 +104,7 @@ def test_an_exact_reply_by_keyboard_and_a_look_for_one_that_was_lost(house: Gmai
         press_by_keyboard(console, "button[value=approve]")
         console.find("a.cs-button", "Read what is known").click()
         console.find("#cs-known", "What is known")
+        assert fits_a_telephone(console)
         press_by_keyboard(console, "form[action$='look-again/'] button")
         console.find(".cs-looks .cs-chip", "found among the sent")
         console.find("#cs-unknown", "Nobody can say whether it arrived")
@@ -108,6 +121,7 @@ def test_an_exact_reply_by_keyboard_and_a_look_for_one_that_was_lost(house: Gmai
         assert console.errors() == []
 
 
+@pytest.mark.soak  # the test above looks at three of them so small
 def test_the_pages_of_exact_replies_fit_a_telephone(house: GmailHouse):
     with chromium(house.address, width=390, height=844, dark=True) as console:
         console.log_in(NAME, PASSWORD)
