@@ -16,6 +16,8 @@ from approvals.schemas import (
     ApprovalOut,
     ApprovalPage,
     ApproveIn,
+    ConnectionOut,
+    ConnectionPage,
     EffectOut,
     EffectPage,
     HoldOut,
@@ -108,6 +110,22 @@ def list_effects(
 def show_effect(request: HttpRequest, effect_id: UUID) -> EffectOut:
     """An act that the token may not see is a 404."""
     return EffectOut.of(selectors.visible_effect(token_of(request), effect_id))
+
+
+@router.get(
+    "/connections",
+    response={200: ConnectionPage, **ERRORS},
+    auth=_auth,
+    summary="Credentials of accounts, without their secrets",
+)
+def list_connections(
+    request: HttpRequest, cursor: Cursor = None, limit: Limit = USUAL_ROWS
+) -> ConnectionPage:
+    """Newest first. For an operator's own token: neither for an agent's nor for a project's."""
+    rows = selectors.visible_connections(token_of(request))
+    page = take_page(rows, cursor=cursor, limit=limit, key="created_at")
+    items = [ConnectionOut.of(row) for row in page.items]
+    return ConnectionPage(items=items, next_cursor=page.next_cursor)
 
 
 @router.post(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ninja import Field, Schema
 
-from approvals.models import Approval, Effect, Hold, Observation
+from approvals.models import Approval, Connection, Effect, Hold, Observation
 
 
 class ReferenceOut(Schema):
@@ -148,6 +148,39 @@ class ObservationOut(Schema):
         )
 
 
+class ConnectionOut(Schema):
+    """A credential of an account at its provider; the house has references to its secrets only."""
+
+    id: UUID
+    account: ReferenceOut
+    use: str = Field(examples=["read"])
+    state: str = Field(examples=["verified", "needs_reconnect"])
+    reason: str = Field(description="a stable word for what is wrong; empty where nothing is")
+    address: str = Field(description="the verified mailbox, exactly as the provider told it")
+    declared: list[str]
+    observed: list[str]
+    revision: int
+    created_at: datetime
+    verified_at: datetime | None
+
+    @classmethod
+    def of(cls, connection: Connection) -> ConnectionOut:
+        """A connection's shape, without its secrets' references."""
+        return cls(
+            id=connection.pk,
+            account=ReferenceOut(type=connection.account_type, id=connection.account_id),
+            use=connection.use,
+            state=connection.state,
+            reason=connection.reason,
+            address=connection.address,
+            declared=connection.declared,
+            observed=connection.observed,
+            revision=connection.revision,
+            created_at=connection.created_at,
+            verified_at=connection.verified_at,
+        )
+
+
 class EffectOut(Schema):
     """One act that leaves the house at most once."""
 
@@ -198,6 +231,13 @@ class ApprovalPage(Schema):
     """One page of approvals."""
 
     items: list[ApprovalOut]
+    next_cursor: str | None
+
+
+class ConnectionPage(Schema):
+    """One page of connections."""
+
+    items: list[ConnectionOut]
     next_cursor: str | None
 
 

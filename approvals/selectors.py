@@ -14,9 +14,18 @@ from django.db.models import Prefetch, QuerySet
 
 from approvals import freezing, registry, sealing
 from approvals.clock import database_now
-from approvals.models import Approval, Consent, ContactBudget, Effect, Hold, Job, Observation
+from approvals.models import (
+    Approval,
+    Connection,
+    Consent,
+    ContactBudget,
+    Effect,
+    Hold,
+    Job,
+    Observation,
+)
 from approvals.types import Contact, Purpose
-from guards.exceptions import NotFound
+from guards.exceptions import NotFound, Refused
 from guards.models import ApiToken, Identity
 from guards.types import Asker
 
@@ -106,6 +115,14 @@ def visible_to(token: ApiToken, rows: QuerySet[Waiting]) -> QuerySet[Waiting]:
     if token.identity is not None and token.identity.kind == Identity.Kind.AGENT:
         rows = rows.filter(requested_by=str(Asker("identity", token.identity.handle)))
     return rows
+
+
+def visible_connections(token: ApiToken) -> QuerySet[Connection]:
+    """All connections, newest first, for an operator's own token; Refused for any other."""
+    is_agents = token.identity is not None and token.identity.kind == Identity.Kind.AGENT
+    if token.project or is_agents:
+        raise Refused("connections are told to an operator's own token", rule="operators-only")
+    return Connection.objects.order_by("-created_at")
 
 
 def visible_approval(token: ApiToken, approval_id: UUID) -> Approval:

@@ -42,6 +42,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("approvals.hold", "Held drafts", "front_hand", "held-reply"),
             Entry("approvals.approval", "Approvals", "approval_delegation"),
             Entry("approvals.effect", "Effects", "rocket_launch", "unknown-effect"),
+            Entry("approvals.connection", "Connections", "link", "lost-connection"),
         ),
     ),
     (
@@ -78,6 +79,10 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "House",
         (
             Entry("auth.user", "Operators", "person"),
+            Entry("approvals.root", "Sessions", "passkey"),
+            Entry("approvals.goal", "Goals", "flag"),
+            Entry("approvals.consent", "Grants", "confirmation_number"),
+            Entry("approvals.job", "Jobs", "memory"),
             Entry("guards.heartbeat", "Processes", "monitor_heart"),
         ),
     ),

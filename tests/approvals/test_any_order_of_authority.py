@@ -323,7 +323,7 @@ def test_no_order_makes_a_second_post_or_one_without_authority() -> None:
     run_state_machine_as_test(
         Desk,
         settings=settings(
-            max_examples=10,
+            max_examples=5,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
