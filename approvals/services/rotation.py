@@ -58,7 +58,7 @@ def rotate(*, dry_run: bool = False, progress: Progress = lambda _: None) -> Rot
         if _is_complete() and _path() is not None:
             done.added_key = True
             if dry_run:
-                done.artifacts = Artifact.objects.count()
+                done.artifacts = done.encrypted = Artifact.objects.count()
                 return done
             _write([Fernet.generate_key().decode(), *sealing.key_lines()])
         newest = Fernet(sealing.key_lines()[0])

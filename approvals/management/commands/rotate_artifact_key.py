@@ -69,9 +69,11 @@ def _sentence(done: Rotation) -> str:
         parts[1] = "A new key comes first now." if not done.dry_run else "A new key would be added."
     elif not settings.ARTIFACT_KEY_REF.startswith("file:"):
         parts[1] = "The key lies in no file: put a new one first there, then run this again."
+    were = "would be" if done.dry_run else "were"
     parts.append(
-        f"{done.encrypted} of {done.artifacts} artifacts were encrypted anew, {done.already} were "
-        f"under the newest key already, {done.forgotten_keys} old keys were taken out."
+        f"{done.encrypted} of {done.artifacts} artifacts {were} encrypted anew, "
+        f"{done.already} were under the newest key already, "
+        f"{done.forgotten_keys} old keys {were} taken out."
     )
     if done.unreadable:
         parts.append(f"No key opens {', '.join(done.unreadable)}: they were left alone.")
