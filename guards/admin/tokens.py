@@ -32,7 +32,9 @@ class TokenForm(ServiceForm):
     scopes = forms.MultipleChoiceField(
         choices=_scope_choices,
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
-        help_text="Give as little as the holder needs.",
+        help_text=(
+            "Give as little as the holder needs. approvals:answer counts for a human identity only."
+        ),
     )
 
     class Meta:
