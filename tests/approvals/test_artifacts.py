@@ -10,12 +10,14 @@ import pytest
 from cryptography.fernet import Fernet
 from django.db import IntegrityError, transaction
 
-from approvals import checks
+from approvals import checks, registry
 from approvals.exceptions import ArtifactUnreadable
 from approvals.models import Artifact
 from approvals.services import artifacts
+from approvals.types import Contact, Purpose
 from guards.exceptions import SecretUnavailable
 from tests.approvals.kinds import CountingKind
+from tests.approvals.sessions import CAPS, GuardedKind
 
 pytestmark = pytest.mark.django_db
 
@@ -97,13 +99,53 @@ def test_an_installation_without_kinds_or_with_orphans_does_not_pass_its_checks(
 
     assert checks.open_acts_have_their_kind() == []
     factories.held()
-    known = dict(registry.kinds())
+    known, acts = dict(registry.kinds()), dict(registry.acts())
     for name in known:
         registry.forget_kind(name)
     try:
         assert [found.id for found in checks.kinds_are_registered()] == ["approvals.E001"]
         assert [found.id for found in checks.open_acts_have_their_kind()] == ["approvals.E002"]
     finally:
-        for one in known.values():
-            registry.register_kind(one)
+        for name, one in known.items():
+            register = registry.register_kind if name in acts else registry.register_permission
+            register(one)
     assert checks.kinds_are_registered() == []
+
+
+def _checked(check: Any) -> list[str | None]:
+    return [found.id for found in check()]
+
+
+@pytest.mark.parametrize(("seconds", "faults"), [(1, 0), (300, 0), (301, 1), (0, 1), (-5, 1)])
+def test_an_approval_of_more_than_five_minutes_does_not_start(
+    settings: Any, seconds: int, faults: int
+) -> None:
+    settings.APPROVAL_SECONDS = seconds
+    assert _checked(checks.approvals_are_short) == ["approvals.E003"] * faults
+
+
+def test_a_session_without_an_end_does_not_start(settings: Any) -> None:
+    assert _checked(checks.sessions_end) == []
+    settings.ROOT_HOURS = 0
+    assert _checked(checks.sessions_end) == ["approvals.E004"]
+
+
+def test_a_kind_that_could_contact_without_end_does_not_start(tmp_path: Path) -> None:
+    kind = GuardedKind(tmp_path / "contacts")
+    registry.register_kind(kind)
+    try:
+        assert _checked(checks.kinds_with_grants_are_finite) == []
+        for broken in (
+            {Purpose.EXECUTE: {Contact.READ: 8, Contact.POST: 2}},
+            {Purpose.EXECUTE: {Contact.READ: 9, Contact.POST: 1}},
+            {Purpose.PREVIEW: {Contact.READ: 6}},
+            {Purpose.RECOVER: {Contact.POST: 1}},
+        ):
+            kind.caps = broken
+            assert "approvals.E005" in _checked(checks.kinds_with_grants_are_finite)
+        kind.caps, kind.by_policy = CAPS, True
+        assert _checked(checks.kinds_with_grants_are_finite) == ["approvals.E005"]
+        kind.by_policy, kind.via = False, frozenset({"console", "token"})
+        assert _checked(checks.kinds_with_grants_are_finite) == ["approvals.E005"]
+    finally:
+        registry.forget_kind(kind.name)
