@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ninja import Field, Schema
+from pydantic import ConfigDict
 
 from approvals.models import Approval, Connection, Effect, Hold, Observation
 
@@ -110,11 +111,15 @@ class ReviewOut(ApprovalOut):
 class ApproveIn(Schema):
     """A yes to exactly what was shown."""
 
+    model_config = ConfigDict(extra="forbid")
+
     digest: str = Field(max_length=64, description="`digest` of the review that was read")
 
 
 class ReasonIn(Schema):
     """Why not; it reaches whoever asked."""
+
+    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(max_length=2_000, examples=["Say that it takes until Friday."])
 

@@ -170,12 +170,17 @@ def _bound(draft: Outbound) -> dict[str, object]:
     }
 
 
+#: Headers that a preview shows in fields of their own; the rest is shown as it leaves.
+_SHOWN = frozenset({"from", "to", "subject", "date", "message-id", "in-reply-to", "references"})
+
+
 def _preview(draft: Outbound, composed: ComposedMail) -> dict[str, Any]:
     """Everything that a person reads before saying yes; the console lays it out."""
     account, message = draft.account, draft.in_reply_to
     leaving = BytesHeaderParser(policy=compat32).parsebytes(composed.raw)
     return {
         "from": composing.sender_address(account),
+        "from_name": account.identity.name,
         "to": list(composed.recipients),
         "cc": [],
         "bcc": list(composing.own_copies(draft)),
@@ -191,6 +196,11 @@ def _preview(draft: Outbound, composed: ComposedMail) -> dict[str, Any]:
         "account": account.name,
         "thread": draft.thread_id,
         "automatic": draft.automatic,
+        "headers": [
+            f"{name}: {' '.join(str(value).split())}"
+            for name, value in leaving.items()
+            if name.lower() not in _SHOWN
+        ],
         "mime_sha256": hashlib.sha256(composed.raw).hexdigest(),
         "size": len(composed.raw),
         "source": source_preview(message) if message is not None else None,

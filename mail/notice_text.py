@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from guards.unseen import visible
 from mail.types import Verb
 
 #: The longest preview that is shown by mail, in characters: beyond it the console is the place.
@@ -26,6 +27,8 @@ _RULE = "=" * 72
 _ELSEWHERE = frozenset({"text", "attachments", "source"})
 _LABELS = {
     "bcc": "Bcc",
+    "from_name": "Name beside it",
+    "headers": "Other headers",
     "cc": "Cc",
     "message_id": "Message-ID",
     "in_reply_to": "In-Reply-To",
@@ -34,12 +37,6 @@ _LABELS = {
     "automatic": "Marked as automatic",
     "size": "Bytes",
 }
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-#: Letters, marks and symbols that nobody sees: fillers, joiners and variation selectors.
-_BLANK = frozenset(
-    [*"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"]
-    + [chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
-)
 _WHY_NOT = {
     "console-only": "It is answered in the console only.",
     "too-large": "It is too large to be shown by mail, so it is answered in the console only.",
@@ -208,18 +205,6 @@ def _folded(line: str, most: int) -> list[str]:
         rows[-1] += one
         width += columns
     return rows
-
-
-def visible(text: str) -> str:
-    """One line in which nothing acts: controls and invisible characters are written out."""
-    return "".join(map(_character, text))
-
-
-def _character(one: str) -> str:
-    if one == "\t":
-        return "    "
-    hidden = one in _BLANK or unicodedata.category(one) in _HIDDEN
-    return f"\\u{{{ord(one):x}}}" if hidden else one
 
 
 def moment(when: datetime) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ninja import Field, Schema
+from pydantic import ConfigDict
 
 from mail import sentences
 from mail.listing import REDACTED
@@ -331,6 +332,8 @@ class DraftedReply(ReplyOut):
 
 class ReplyDraft(Schema):
     """The text of a reply; everything else is taken from the message that it answers."""
+
+    model_config = ConfigDict(extra="forbid")
 
     text: str = Field(max_length=100_000, examples=["Thank you. I shall look at it today."])
 

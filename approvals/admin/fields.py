@@ -27,6 +27,7 @@ def reason_given(request: HttpRequest) -> str:
 _FIELD_ORDER = (
     ("mailbox", "Mailbox, as verified"),
     ("from", "From"),
+    ("from_name", "Name beside it"),
     ("to", "To"),
     ("cc", "Cc"),
     ("bcc", "Bcc"),
@@ -40,6 +41,7 @@ _FIELD_ORDER = (
     ("account", "Account"),
     ("signed", "Signed"),
     ("automatic", "Marked as automatic"),
+    ("headers", "Other headers"),
     ("outcome", "At best it ends as"),
     ("size", "Bytes"),
     ("mime_sha256", "SHA-256 of it all"),

@@ -6,16 +6,18 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import Any
 
 from django import template
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from approvals.sentences import hold_reason_sentence
+from guards.unseen import is_unseen, visible
 from mail import sentences
 from teams.models import Event
 from teams.sentences import sentence
@@ -181,6 +183,17 @@ def readable_date(text: object) -> str:
     """A stored ISO time in the operator's zone; any other text as it is."""
     at = parse_datetime(text) if isinstance(text, str) else None
     return f"{timezone.localtime(at):%a, %d %b %Y %H:%M:%S %z}" if at else str(text)
+
+
+@register.filter
+def seen(text: object) -> SafeString:
+    """Text of others, line by line, with each character that nobody would see written out."""
+    runs = groupby(str(text), key=lambda one: one not in "\n\t" and is_unseen(one))
+    return format_html_join("", "{}", ((_seen(hidden, "".join(run)),) for hidden, run in runs))
+
+
+def _seen(hidden: bool, run: str) -> str:
+    return format_html('<mark class="cs-unseen">{}</mark>', visible(run)) if hidden else run
 
 
 @register.filter

@@ -19,6 +19,8 @@ def draft_reply(*, message: Message, text: str, origin: Subject, asker: Asker) -
     """
     if not text.strip():
         raise InvalidInput("a reply says something", field="text")
+    if "\0" in text:
+        raise InvalidInput("a reply has no NUL", field="text")
     outbound.refuse_unless_writable(
         account=message.account, to=[message.sender] if message.sender else []
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from email import message_from_bytes
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from approvals import selectors as approval_selectors
 from approvals.models import Hold
 from approvals.services import approvals, effects, holds
 from guards.models import Contact, Identity
@@ -206,6 +208,7 @@ def test_drafting_needs_its_scope(message):
     [
         ("", "k-1", "text"),
         (" \n", "k-1", "text"),
+        ("Hello.\0", "k-1", "text"),
         ("Hello.", "", "Idempotency-Key"),
         ("Hello.", "two words", "Idempotency-Key"),
         ("x" * 100_001, "k-1", "body.text"),
@@ -216,3 +219,26 @@ def test_bad_input_names_its_field(front, message, text, key, field):
     assert refused.status_code in (400, 422)
     assert refused.json()["field"] == field
     assert not Outbound.objects.exists()
+
+
+def test_a_recipient_that_an_agent_names_is_refused_and_not_passed_over(front, message):
+    refused = front.client.post(
+        f"/api/v1/messages/{message.pk}/replies",
+        data=json.dumps({"text": "Thank you.", "to": "eve@example.com"}),
+        content_type="application/json",
+        headers={"Idempotency-Key": "k-1"},
+    )
+    assert (refused.status_code, refused.json()["field"]) == (422, "body.to")
+    assert not Outbound.objects.exists()
+
+
+def test_the_review_shows_every_header_that_leaves(front, message):
+    front.draft(message.pk)
+    approval = holds.open_for_review(hold_id=Hold.objects.get().pk, by=OPERATOR)
+    preview = approval_selectors.preview(approval)
+    leaving = message_from_bytes(approval_selectors.payload(approval))
+    assert preview["from_name"] == message.account.identity.name
+    told = {header.partition(":")[0].lower() for header in preview["headers"]}
+    own = {"from", "to", "subject", "date", "message-id", "in-reply-to", "references"}
+    assert told | own == {name.lower() for name in leaving} | own
+    assert "x-beadle-agent" in told
