@@ -22,6 +22,7 @@ LAYERS: list[str] = CONTRACTS[0]["layers"]
 DOORS = {"services", "selectors", "types", "signals", "registry", "exceptions", "models"}
 MORE_DOORS = {
     "guards": {
+        "unseen",
         *("addresses", "openpgp", "secrets", "documents", "process", "trust", "queue", "fronts"),
         "gates",
     }
