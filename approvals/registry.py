@@ -242,7 +242,7 @@ def require_authority(kind: str) -> None:
     guards_registry.refuse_rows(
         guards_registry.RowRule(
             "approvals.Effect",
-            f"effect_authority_of_{kind.replace('.', '_').replace('-', '_')}",
+            _authority_rule(kind),
             f"NEW.kind = '{kind}' AND (NOT NEW.needs_authority OR NEW.root_id IS NULL"
             " OR NEW.goal_id IS NULL OR NEW.consent_id IS NULL OR NEW.job_id IS NULL)",
             f"{kind} needs a session, a goal, a job and a grant",
@@ -250,10 +250,16 @@ def require_authority(kind: str) -> None:
     )
 
 
+def _authority_rule(kind: str) -> str:
+    """What the rule of a kind that needs authority is called."""
+    return f"effect_authority_of_{kind.replace('.', '_').replace('-', '_')}"
+
+
 def forget_kind(name: str) -> None:
     """Take a kind out again: for an app that is switched off, and for tests of kinds."""
     _acts.pop(name, None)
     _permissions.pop(name, None)
+    guards_registry.forget_rows(_authority_rule(name))
 
 
 def kind(name: str) -> Kind:

@@ -44,6 +44,7 @@ REASONS: Mapping[str, str] = {
     "connection-lost-in-data": "The connection broke while the message was leaving.",
     "connection-lost-after-data": "The connection broke after the message had left.",
     "unexpected-reply": "The mail server answered something that says neither yes nor no.",
+    "read-only": "Its account only reads: nothing is sent through it.",
     "drifted": "Something it rests on changed between the yes and the contact.",
     "cancelled-by-person": "A person stopped it before the contact.",
 }

@@ -63,6 +63,11 @@ def refuse_update(model_label: str, name: str, when: str, message: str) -> None:
     refuse_rows(RowRule(model_label, name, when, message, events=("update",)))
 
 
+def forget_rows(name: str) -> None:
+    """Take a rule out again: for an app that is switched off, and for tests of rules."""
+    _row_rules.pop(name, None)
+
+
 def row_rules() -> Iterable[RowRule]:
     """All rules on rows, by name."""
     return [_row_rules[name] for name in sorted(_row_rules)]

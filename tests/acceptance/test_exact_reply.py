@@ -19,7 +19,8 @@ from tests.servers import GoogleServer, Installation
 from tests.servers.presence import wait_until
 from tests.servers.processes import Process
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+#: Forked workers walk the same points in the normal run (tests/mail/gmail).
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600), pytest.mark.soak]
 
 ADDRESS, SENDER = "agent@gmail.test", "bob@example.org"
 POINTS = (

@@ -23,7 +23,13 @@ from tests.acceptance.gmail_house import (
 from tests.servers.google import GoogleServer
 from tests.servers.presence import require_binaries
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.browser, pytest.mark.timeout(240)]
+#: The normal run asks the same pages without a browser (tests/mail/gmail/test_in_the_console).
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.browser,
+    pytest.mark.timeout(600),
+    pytest.mark.soak,
+]
 
 _LEAVES = """
 from guards.models import Identity
