@@ -19,7 +19,7 @@ from guards.services import identities, tokens
 from tests.approvals import factories, sessions
 from tests.approvals.sessions import GuardedKind, ScriptedProvider
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 PAGES = (Root, Goal, Consent, Connection, Job)
 

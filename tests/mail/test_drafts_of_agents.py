@@ -22,7 +22,7 @@ from teams.models import Event
 from tests.agents import Agent
 from tests.mail.factories import OPERATOR, make_contact, make_mail
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 USER = "agent@agents.test"
 ALICE = "alice@example.org"

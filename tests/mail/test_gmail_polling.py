@@ -27,7 +27,7 @@ from teams.models import Event
 from tests.mail.factories import OPERATOR, AccountFactory, IdentityFactory, make_contact, make_mail
 from tests.mail.google import ADDRESS
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture

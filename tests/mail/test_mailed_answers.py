@@ -41,7 +41,7 @@ from tests.mail.owner import (
     state_of,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture

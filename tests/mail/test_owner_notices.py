@@ -29,7 +29,7 @@ from tests.keys import Key, Keys, public_key
 from tests.mail.factories import OPERATOR, make_contact, make_mail
 from tests.mail.owner import OWNER, USER, House, age_notices, links, opened, read
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mail.gmail import scopes
 from tests.mail.gmail.world import ADDRESS, OPERATOR, GmailWorld, caps, last_grant, spent
 from tests.servers.google import GoogleServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 def account(world: GmailWorld) -> Subject:
