@@ -10,16 +10,16 @@ from django.db import transaction
 from guards.signals import decided, unit_closing
 from mail import registry, selectors
 from mail.gateways.memory import MemoryMailbox, MemoryServer, MemoryTransport
-from mail.models import FolderCursor, Location, Message
+from mail.models import Account, FolderCursor, Location, Message
 from mail.services import polling
 from mail.signals import messages_stored
 from teams.models import Event
 from tests.databases import exit_of, forked, kill_me, shared
-from tests.mail.factories import make_mail
+from tests.mail.conftest import SECRET
+from tests.mail.factories import AccountFactory, IdentityFactory, make_mail
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fault("imap-01", "imap-02")]
 
-USER = "agent@agents.test"
 MAILS = 9
 
 
@@ -109,29 +109,45 @@ def shared_database(transactional_db, tmp_path) -> Iterator[None]:
 
 
 @pytest.mark.invariant(1, 2)
-@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("recreated", [False, True], ids=["same folder", "folder made anew"])
-def test_every_mail_is_stored_once(
-    shared_database, mail_server, account, monkeypatch, point, recreated
-):
+def test_every_mail_is_stored_once(shared_database, mail_server, monkeypatch, subtests, recreated):
     monkeypatch.setattr(polling, "BATCH_MESSAGES", 4)
+    for point, arm in POINTS.items():
+        with subtests.test(point):
+            _die_and_poll_again(mail_server, arm, recreated=recreated)
+
+
+def _die_and_poll_again(
+    server: MemoryServer, arm: Callable[[MemoryServer], None], *, recreated: bool
+) -> None:
+    account = _account(server)
+    user = account.username
     polling.poll(account_id=account.pk)
     raws = [make_mail(subject=str(n)) for n in range(MAILS)]
     for raw in raws:
-        mail_server.deliver(USER, raw)
+        server.deliver(user, raw)
+    told = Event.objects.filter(kind="mail.received").count()
 
     def doomed() -> None:
-        POINTS[point](mail_server)
+        arm(server)
         polling.poll(account_id=account.pk)
 
     assert exit_of(forked(doomed)) == -9
     if recreated:
-        mail_server.recreate(USER)
+        server.recreate(user)
     polling.poll(account_id=account.pk)
-    found = list(Message.objects.order_by("number"))
+    found = list(Message.objects.filter(account=account).order_by("number"))
     assert sorted(selectors.raw(message) for message in found) == sorted(raws)
     assert [message.number for message in found] == list(range(1, MAILS + 1))
-    assert Event.objects.filter(kind="mail.received").count() == MAILS
-    cursor = FolderCursor.objects.get()
+    assert Event.objects.filter(kind="mail.received").count() == told + MAILS
+    cursor = FolderCursor.objects.get(account=account)
     assert cursor.last_uid == MAILS
-    assert Location.objects.filter(uidvalidity=cursor.uidvalidity).count() == MAILS
+    located = Location.objects.filter(message__account=account, uidvalidity=cursor.uidvalidity)
+    assert located.count() == MAILS
+
+
+def _account(server: MemoryServer) -> Account:
+    """One more agent's mailbox on that server."""
+    identity = IdentityFactory(reply_policy="auto")
+    server.add_user(identity.email, SECRET)
+    return AccountFactory(identity=identity, sent_folder="")

@@ -39,5 +39,5 @@ def _connected(server: GoogleServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
     shipped = registry.google()
     monkeypatch.setenv("MAIL_SECRET", "unused")
     client = GoogleClient(HttpWire(server.origins), seconds=5.0)
-    yield GmailWorld(server.google, client, monkeypatch)
+    yield GmailWorld(server.google, client, monkeypatch, server)
     registry.register_google(shipped)

@@ -27,12 +27,18 @@ def repeated(reasons: Mapping[str, Any]) -> set[str]:
 
 
 def with_one_use(faults: Iterable[str], soaked: Collection[str]) -> list:
-    """Each fault at either credential in turn, those of `soaked` and the other use for soak."""
-    pairs = [(fault, use) for fault in faults for use in ("read", "send")]
-    chosen = {
+    """Pairs of a fault and a credential that has it: each fault at either in turn, and the rest.
+
+    The rest, with those of `soaked`, is for `make soak` alone.
+    """
+    faults = list(faults)
+    chosen = [
         (fault, ("read", "send")[number % 2])
         for number, fault in enumerate(one for one in faults if one not in soaked)
-    }
+    ]
+    pairs = [(fault, use) for fault in faults for use in ("read", "send")]
+    others = [pair for pair in pairs if pair not in chosen]
     return [
-        pytest.param(*pair, marks=[] if pair in chosen else [pytest.mark.soak]) for pair in pairs
+        pytest.param(chosen, id="one of each"),
+        pytest.param(others, id="the others", marks=pytest.mark.soak),
     ]

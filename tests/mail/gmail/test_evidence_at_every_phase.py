@@ -69,30 +69,40 @@ _USERINFO = {one: why for one, why in IDENTITIES.items() if one.startswith("user
 _PROFILE = {one: why for one, why in IDENTITIES.items() if one.startswith("profile")}
 
 
-@pytest.mark.parametrize("fault", SCOPES)
 def test_scopes_that_are_not_exact_end_a_preview_before_anybody_is_asked(
-    world: GmailWorld, google_server: GoogleServer, fault: str
+    world: GmailWorld, google_server: GoogleServer, subtests: pytest.Subtests
 ):
     draft = world.draft()
-    google_server.fault(f"token.{fault}")
-    with pytest.raises(Blocked) as blocked:
-        world.open(draft)
-    assert blocked.value.reason == SCOPES[fault]
-    assert world.contacts() == {"token read": 1}
+    for fault, reason in SCOPES.items():
+        with subtests.test(fault):
+            world.google.contacts.clear()
+            google_server.heal()
+            google_server.fault(f"token.{fault}")
+            with pytest.raises(Blocked) as blocked:
+                world.open(draft)
+            assert blocked.value.reason == reason
+            assert world.contacts() == {"token read": 1}
+    google_server.heal()
+    world.open(draft)  # the control: nothing but the faults kept it shut
 
 
-@pytest.mark.parametrize(("fault", "use"), with_one_use(SCOPES, repeated(SCOPES)))
+@pytest.mark.parametrize("pairs", with_one_use(SCOPES, repeated(SCOPES)))
 def test_present_scopes_every_refresh_or_the_execution_ends_before_anybody_is_asked(
-    world: GmailWorld, google_server: GoogleServer, fault: str, use: str
+    world: GmailWorld,
+    google_server: GoogleServer,
+    pairs: list[tuple[str, str]],
+    subtests: pytest.Subtests,
 ):
-    effect = world.approve()
+    approved = world.approve()
     world.google.contacts.clear()
-    google_server.fault(f"token.{fault}", credential=world.issued[use].name)
-    after = world.dispatch(effect)
-    assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, SCOPES[fault])
-    assert after.detail["field"] == "scope"
-    assert set(world.contacts()) <= {"token read", "token send"}
-    assert world.google.posts == 0
+    for fault, use in pairs:
+        with subtests.test(fault, use=use), world.undone(approved) as effect:
+            google_server.fault(f"token.{fault}", credential=world.issued[use].name)
+            after = world.dispatch(effect)
+            assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, SCOPES[fault])
+            assert after.detail["field"] == "scope"
+            assert set(world.contacts()) <= {"token read", "token send"}
+            assert world.google.posts == 0
 
 
 @pytest.mark.parametrize(
@@ -114,30 +124,38 @@ def test_what_an_earlier_refresh_proved_never_fills_in(
     assert world.google.posts == 0
 
 
-@pytest.mark.parametrize("fault", IDENTITIES)
 def test_another_identity_ends_a_preview_before_the_source_is_read(
-    world: GmailWorld, google_server: GoogleServer, fault: str
+    world: GmailWorld, google_server: GoogleServer, subtests: pytest.Subtests
 ):
     draft = world.draft()
-    google_server.fault(fault)
-    with pytest.raises(Blocked) as blocked:
-        world.open(draft)
-    assert blocked.value.reason == IDENTITIES[fault]
-    assert not {"thread read", "list read", "message read"} & set(world.contacts())
+    for fault, reason in IDENTITIES.items():
+        with subtests.test(fault):
+            world.google.contacts.clear()
+            google_server.heal()
+            google_server.fault(fault)
+            with pytest.raises(Blocked) as blocked:
+                world.open(draft)
+            assert blocked.value.reason == reason
+            assert not {"thread read", "list read", "message read"} & set(world.contacts())
 
 
-@pytest.mark.parametrize(("fault", "use"), with_one_use(_USERINFO, repeated(_USERINFO)))
+@pytest.mark.parametrize("pairs", with_one_use(_USERINFO, repeated(_USERINFO)))
 def test_another_identity_of_either_credential_ends_an_execution(
-    world: GmailWorld, google_server: GoogleServer, fault: str, use: str
+    world: GmailWorld,
+    google_server: GoogleServer,
+    pairs: list[tuple[str, str]],
+    subtests: pytest.Subtests,
 ):
-    effect = world.approve()
-    google_server.fault(fault, credential=world.issued[use].name)
-    after = world.dispatch(effect)
+    approved = world.approve()
     differs = {"account_changed": {"subjects_differ", "addresses_differ"}}
-    assert after.phase == Effect.Phase.CANCELLED
-    assert after.reason in differs.get(IDENTITIES[fault], {IDENTITIES[fault]})
-    assert after.detail["field"]
-    assert world.google.posts == 0
+    for fault, use in pairs:
+        with subtests.test(fault, use=use), world.undone(approved) as effect:
+            google_server.fault(fault, credential=world.issued[use].name)
+            after = world.dispatch(effect)
+            assert after.phase == Effect.Phase.CANCELLED
+            assert after.reason in differs.get(IDENTITIES[fault], {IDENTITIES[fault]})
+            assert after.detail["field"]
+            assert world.google.posts == 0
 
 
 @pytest.mark.parametrize("fault", without(_PROFILE, repeated(_PROFILE)))
@@ -160,23 +178,27 @@ def test_both_credentials_swapped_to_somebody_else_end_an_execution(world: Gmail
     assert world.google.posts == 0
 
 
-@pytest.mark.parametrize("use", ["read", "send"])
-def test_one_credential_of_somebody_else_ends_an_execution(world: GmailWorld, use: str):
-    effect = world.approve()
-    world.issued[use].person = world.google.add_person("somebody.else@gmail.test")
-    after = world.dispatch(effect)
-    assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "subjects_differ")
-    assert world.google.posts == 0
+def test_one_credential_of_somebody_else_ends_an_execution(
+    world: GmailWorld, subtests: pytest.Subtests
+):
+    approved = world.approve()
+    for use in ("read", "send"):
+        with subtests.test(use), world.undone(approved) as effect:
+            world.issued[use].person = world.google.add_person("somebody.else@gmail.test")
+            after = world.dispatch(effect)
+            assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "subjects_differ")
+            assert world.google.posts == 0
 
 
-@pytest.mark.parametrize("use", ["read", "send"])
-def test_a_revoked_credential_ends_an_execution(world: GmailWorld, use: str):
-    effect = world.approve()
+def test_a_revoked_credential_ends_an_execution(world: GmailWorld, subtests: pytest.Subtests):
+    approved = world.approve()
     world.google.contacts.clear()
-    world.issued[use].revoked = True
-    after = world.dispatch(effect)
-    assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "needs-reconnect")
-    assert set(world.contacts()) <= {"token read", "token send"}
+    for use in ("read", "send"):
+        with subtests.test(use), world.undone(approved) as effect:
+            world.issued[use].revoked = True
+            after = world.dispatch(effect)
+            assert (after.phase, after.reason) == (Effect.Phase.CANCELLED, "needs-reconnect")
+            assert set(world.contacts()) <= {"token read", "token send"}
 
 
 def test_a_last_look_that_is_too_old_posts_nothing(world: GmailWorld):

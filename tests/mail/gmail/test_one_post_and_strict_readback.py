@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from approvals.exceptions import ContactRefused
@@ -9,7 +11,6 @@ from approvals.models import Effect
 from approvals.services import effects
 from guards.exceptions import CountersignError
 from mail.services import outbound
-from tests.mail.gmail.fewer import without
 from tests.mail.gmail.world import GmailWorld
 from tests.servers.google import GoogleServer
 
@@ -53,13 +54,12 @@ POSTS = {
 }
 #: One of each way to end; what Google answers is the same on every database.
 ON_BOTH = ("status-500", "reset-before", "reset-after", "garbage", "not-in-sent")
-ONE_DATABASE = pytest.mark.one_database
 #: Told apart there (tests/mail/test_google_faults.py); from here on all the same.
-AT_THE_GATEWAY = {
+AT_THE_GATEWAY = (
     *("status-401", "status-404", "status-429", "status-502", "status-503"),
     *("truncated", "not-json", "empty", "doubled", "no-thread-answer"),
-    *("raw-plain-base64", "raw-stray-bits", "raw-empty"),
-}
+)
+OF_GMAIL = [one for one in POSTS if one not in (*ON_BOTH, *AT_THE_GATEWAY)]
 #: What becomes of the read-back after a POST that was taken.
 COPIES = {
     "status-500": "http-500",
@@ -76,49 +76,67 @@ COPIES = {
     "raw-empty": "bad-answer",
     "not-in-sent": "not_in_sent",
 }
+SOAKED_COPIES = {"truncated", "not-json", "raw-plain-base64", "raw-stray-bits", "raw-empty"}
 
 
 @pytest.mark.invariant(19)
 @pytest.mark.fault("send-01", "send-03")
 @pytest.mark.parametrize(
-    "fault",
+    "faults",
     [
-        *ON_BOTH,
-        *without((one for one in POSTS if one not in ON_BOTH), AT_THE_GATEWAY, ONE_DATABASE),
+        pytest.param(ON_BOTH, id="each way to end"),
+        pytest.param(OF_GMAIL, id="of Gmail alone", marks=pytest.mark.one_database),
+        pytest.param(AT_THE_GATEWAY, id="told apart at the gateway", marks=pytest.mark.soak),
     ],
 )
 def test_whatever_google_answers_it_is_unknown_with_its_reason_and_never_sent_again(
-    world: GmailWorld, google_server: GoogleServer, fault: str
+    world: GmailWorld,
+    google_server: GoogleServer,
+    faults: Collection[str],
+    subtests: pytest.Subtests,
 ):
-    effect = world.approve()
-    google_server.fault(f"send.{fault}")
-    after = world.dispatch(effect)
-    assert after.phase == Effect.Phase.UNKNOWN
-    assert after.reason == POSTS[fault]
-    assert world.google.posts == 1
-    google_server.heal()
-    world.dispatch(effect)
-    effects.reconcile()
-    effects.enqueue_due()
-    world.outbound.refresh_from_db()
-    assert world.outbound.status == "unknown"
-    with pytest.raises(CountersignError):
-        world.open(world.outbound)
-    assert world.google.posts == 1
+    approved = world.approve()
+    for fault in faults:
+        with subtests.test(fault), world.undone(approved) as effect:
+            google_server.fault(f"send.{fault}")
+            after = world.dispatch(effect)
+            assert after.phase == Effect.Phase.UNKNOWN
+            assert after.reason == POSTS[fault]
+            assert world.google.posts == 1
+            google_server.heal()
+            world.dispatch(effect)
+            effects.reconcile()
+            effects.enqueue_due()
+            world.outbound.refresh_from_db()
+            assert world.outbound.status == "unknown"
+            with pytest.raises(CountersignError):
+                world.open(world.outbound)
+            assert world.google.posts == 1
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize("fault", without(COPIES, AT_THE_GATEWAY - {"status-404"}))
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(COPIES.keys() - SOAKED_COPIES, id="each way to end"),
+        pytest.param(SOAKED_COPIES, id="told apart at the gateway", marks=pytest.mark.soak),
+    ],
+)
 def test_a_copy_that_proves_nothing_leaves_it_unknown(
-    world: GmailWorld, google_server: GoogleServer, fault: str
+    world: GmailWorld,
+    google_server: GoogleServer,
+    faults: Collection[str],
+    subtests: pytest.Subtests,
 ):
-    effect = world.approve()
-    google_server.fault(f"message.{fault}")
-    after = world.dispatch(effect)
-    assert (after.phase, after.reason) == (Effect.Phase.UNKNOWN, COPIES[fault])
-    assert after.detail["posted"] is True
-    assert world.google.posts == 1
-    assert world.contacts()["message read"] == 1
+    approved = world.approve()
+    for fault in sorted(faults):
+        with subtests.test(fault), world.undone(approved) as effect:
+            google_server.fault(f"message.{fault}")
+            after = world.dispatch(effect)
+            assert (after.phase, after.reason) == (Effect.Phase.UNKNOWN, COPIES[fault])
+            assert after.detail["posted"] is True
+            assert world.google.posts == 1
+            assert world.contacts()["message read"] == 1
 
 
 @pytest.mark.fault("send-03")
@@ -127,7 +145,7 @@ def test_an_answer_that_takes_fifteen_seconds_is_not_waited_for_and_not_asked_fo
     world: GmailWorld, google_server: GoogleServer
 ):
     google_server.slow_seconds = 15.0
-    world.client._seconds = 2.0
+    world.client._seconds = 1.0
     effect = world.approve()
     google_server.fault("send.slow")
     after = world.dispatch(effect)

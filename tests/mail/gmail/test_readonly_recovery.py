@@ -93,21 +93,19 @@ def _again(world: GmailWorld, changed: Callable[[bytes], bytes], times: int = 1)
         world.person.mailbox.add(changed(sent.raw), thread_id=sent.thread_id, labels=["SENT"])
 
 
-@pytest.mark.parametrize(
-    ("times", "outcome", "reason", "gets"),
-    [
-        (1, STILL_UNKNOWN, "several_candidates", 2),
-        (4, STILL_UNKNOWN, "several_candidates", 5),
-        (5, STILL_UNKNOWN, "too_many_candidates", 0),
-    ],
-)
 def test_recovery_result_bounds_more_than_one_match_is_unknown(
-    world: GmailWorld, lost: Effect, times: int, outcome: str, reason: str, gets: int
+    world: GmailWorld, lost: Effect, subtests: pytest.Subtests
 ):
-    _again(world, lambda raw: raw, times)
-    job = look(world, lost)
-    assert (job.outcome, job.reason) == (outcome, reason)
-    assert world.contacts()["message read"] == gets
+    for times, reason, gets in (
+        (1, "several_candidates", 2),
+        (4, "several_candidates", 5),
+        (5, "too_many_candidates", 0),
+    ):
+        with subtests.test(times=times), world.undone(lost) as effect:
+            _again(world, lambda raw: raw, times)
+            job = look(world, effect)
+            assert (job.outcome, job.reason) == (STILL_UNKNOWN, reason)
+            assert world.contacts()["message read"] == gets
 
 
 def test_exactly_one_strict_match_among_others_is_found(world: GmailWorld, lost: Effect):
@@ -116,29 +114,26 @@ def test_exactly_one_strict_match_among_others_is_found(world: GmailWorld, lost:
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_a_copy_that_differs_is_unknown(world: GmailWorld, lost: Effect, subtests: pytest.Subtests):
+    for old, new, reason in (
         (b"Subject: Re: ", b"Subject: Fwd: ", "subject_differs"),
         (b"To: bob", b"Cc: eve@example.org\r\nTo: bob", "extra_recipient"),
         (b"From: agent@", b"From: eve@", "from_differs"),
         (b"\r\n\r\nV", b"\r\n\r\nW", "body_differs"),
-    ],
-)
-def test_a_copy_that_differs_is_unknown(
-    world: GmailWorld, lost: Effect, old: bytes, new: bytes, reason: str
-):
-    [sent] = world.person.mailbox.sent()
-    assert old in sent.raw
-    sent.raw = sent.raw.replace(old, new)
-    job = look(world, lost)
-    assert (job.outcome, job.reason) == (STILL_UNKNOWN, reason)
+    ):
+        with subtests.test(reason), world.undone(lost) as effect:
+            [sent] = world.person.mailbox.sent()
+            assert old in sent.raw
+            sent.raw = sent.raw.replace(old, new)
+            job = look(world, effect)
+            assert (job.outcome, job.reason) == (STILL_UNKNOWN, reason)
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
+def test_whatever_cannot_be_read_is_unknown(
+    world: GmailWorld, google_server: GoogleServer, lost: Effect, subtests: pytest.Subtests
+):
+    for fault, reason in (
         ("list.next-page", "more_pages"),
         ("list.status-500", "http-500"),
         ("list.not-json", "bad-answer"),
@@ -153,17 +148,14 @@ def test_a_copy_that_differs_is_unknown(
         ("userinfo.other-subject", "account_changed"),
         ("userinfo.unverified", "email_not_verified"),
         ("profile.other-mailbox", "mailbox_differs"),
-    ],
-)
-def test_whatever_cannot_be_read_is_unknown(
-    world: GmailWorld, google_server: GoogleServer, lost: Effect, fault: str, reason: str
-):
-    google_server.fault(fault)
-    job = look(world, lost)
-    assert job.reason == reason
-    assert job.outcome in (STILL_UNKNOWN, "lost")
-    assert not any("send" in name for name in world.contacts())
-    assert Effect.objects.get(pk=lost.pk).phase == Effect.Phase.UNKNOWN
+    ):
+        with subtests.test(fault), world.undone(lost) as effect:
+            google_server.fault(fault)
+            job = look(world, effect)
+            assert job.reason == reason
+            assert job.outcome in (STILL_UNKNOWN, "lost")
+            assert not any("send" in name for name in world.contacts())
+            assert Effect.objects.get(pk=effect.pk).phase == Effect.Phase.UNKNOWN
 
 
 def test_no_credential_that_sends_is_used(world: GmailWorld, lost: Effect):
@@ -188,16 +180,16 @@ BLOCKED: dict[str, tuple[Callable[[GmailWorld, Effect], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BLOCKED)
 def test_recovery_authorization_what_forbids_a_look_has_its_own_reason_and_contacts_nobody(
-    world: GmailWorld, lost: Effect, name: str
+    world: GmailWorld, lost: Effect, subtests: pytest.Subtests
 ):
-    change, reason = BLOCKED[name]
-    change(world, lost)
-    with pytest.raises(ContactRefused) as refused:
-        look(world, lost)
-    assert refused.value.reason == reason
-    assert world.google.contacts == []
+    for name, (change, reason) in BLOCKED.items():
+        with subtests.test(name), world.undone(lost) as effect:
+            change(world, effect)
+            with pytest.raises(ContactRefused) as refused:
+                look(world, effect)
+            assert refused.value.reason == reason
+            assert world.google.contacts == []
 
 
 def test_a_new_login_of_the_same_operator_is_another_session(world: GmailWorld, lost: Effect):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -21,12 +25,17 @@ from mail.models import Account, Message, Outbound
 from mail.registry import register_google
 from mail.services import outbound
 from tests.mail.factories import AccountFactory, IdentityFactory, make_contact
+from tests.servers.google import GoogleServer
 
 ADDRESS = "agent@gmail.test"
 SENDER = "bob@example.org"
 OPERATOR = Asker("operator", "ada")
 _DECLARED = {"read": scopes.READ, "send": scopes.SEND, "readonly": scopes.LEGACY_READONLY}
 _numbers = itertools.count(1)
+#: What a world has of others.
+_NOT_OURS = {"google", "client", "environment", "server"}
+#: What a Google remembers, beside its clock and its lock.
+_MEMORY = ("people", "issued", "contacts", "down", "_tokens", "_numbers", "_lost")
 
 
 @dataclass
@@ -36,6 +45,7 @@ class GmailWorld:
     google: MemoryGoogle
     client: GoogleClient
     environment: Any
+    server: GoogleServer
     handle: str = "agent"
     address: str = ADDRESS
     connections: dict[str, Connection] = field(default_factory=dict)
@@ -50,6 +60,30 @@ class GmailWorld:
         for use in ("read", "send"):
             self.connect(use)
         self.root = self.login()
+
+    @contextmanager
+    def undone(self, effect: Effect) -> Iterator[Effect]:
+        """What happens inside is gone afterwards: rows, faults, and what Google remembers.
+
+        One approved effect, as the database has it, for each of many ways to go on from there.
+        """
+        own = {name: value for name, value in vars(self).items() if name not in _NOT_OURS}
+        google = {name: getattr(self.google, name) for name in _MEMORY}
+        # A secret is never copied: the credentials themselves go into the copy.
+        credentials = [one.credential for one in self.google.issued]
+        own, google = deepcopy((own, google), {id(one): one for one in credentials})
+        seconds = self.client._seconds
+        turn = transaction.atomic()
+        turn._from_testcase = True  # what must be the outermost transaction may be inside this one
+        try:
+            with turn:
+                yield Effect.objects.get(pk=effect.pk)
+                transaction.set_rollback(True)
+        finally:
+            vars(self).update(own)
+            vars(self.google).update(google)
+            self.client._seconds = seconds
+            self.server.heal()
 
     def login(self, name: str = "ada") -> Root:
         """A new session of an operator."""
