@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+import pytest_django
 from django.conf import settings
 
-from guards import triggers
+from tests import emptying
 
 #: Passwords of test users are worth no work.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
@@ -42,19 +41,11 @@ def _touches_database(item: pytest.Item) -> bool:
     )
 
 
-@pytest.fixture(autouse=True)
-def lifted_triggers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Lift the triggers for the flush that ends a transactional test.
-
-    The flush empties append-only tables, which is what triggers refuse. It announces
-    `post_migrate` at its end, and that puts them back.
-    """
-    marker = request.node.get_closest_marker("django_db")
-    by_marker = marker is not None and marker.kwargs.get("transaction", False)
-    if not by_marker and not {"transactional_db", "live_server"} & set(request.fixturenames):
-        yield
-        return
-    request.getfixturevalue("transactional_db")  # set up before us, so that its flush comes after
-    yield
-    for label in triggers.protected_apps():
-        triggers.lift(label)
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_db_setup: None, django_db_blocker: pytest_django.DjangoDbBlocker
+) -> None:
+    """The test database; what the migrations left in it is what transactional tests go back to."""
+    with django_db_blocker.unblock():
+        emptying.remember()
+    emptying.use_it()
