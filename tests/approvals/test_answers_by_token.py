@@ -73,6 +73,7 @@ def test_a_yes_to_something_else_than_was_shown_is_refused(kind: CountingKind, p
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("answer", "state"), [("reject", "rejected"), ("request-changes", "changes_requested")]
 )
@@ -120,6 +121,7 @@ def test_so_is_one_of_a_form_of_the_console(given: str, kept: str | None) -> Non
     assert refused.value.field == "reason"
 
 
+@pytest.mark.one_database
 def test_a_body_that_is_too_large_is_refused_in_the_one_shape(
     kind: CountingKind, person, settings: Any
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_one_shape(
     assert post(person, path, reason="x" * 2_000).status_code == 200
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("holder", ["agent", None])
 def test_a_token_that_is_no_persons_neither_opens_nor_reads_nor_answers(
     kind: CountingKind, holder: str | None

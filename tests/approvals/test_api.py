@@ -49,6 +49,7 @@ def test_it_shows_hold_approval_and_effect(kind: CountingKind) -> None:
     assert get(client, "/effects?phase=nonsense", 422)["field"]
 
 
+@pytest.mark.one_database
 def test_neither_body_nor_address_is_shown(kind: CountingKind) -> None:
     effects.dispatch(effect_id=factories.intent().pk)
     client = asking()
@@ -71,6 +72,7 @@ def test_what_a_server_said_and_to_whom_is_told_as_numbers(kind: CountingKind) -
     assert told == {"code": 550, "refused": 1, "taken": 2, "final_dot_sent": True}
 
 
+@pytest.mark.one_database
 def test_what_a_server_said_too_late_is_told_as_numbers_as_well(kind: CountingKind) -> None:
     effect = factories.intent()
     said = {"code": 550, "reply": "no <ada@example.org>", "refused": {"ada@example.org": "550"}}
@@ -88,6 +90,7 @@ def test_what_a_server_said_too_late_is_told_as_numbers_as_well(kind: CountingKi
     assert seen["detail"] == {"code": 550, "refused": 1, "reason": "recipients-refused"}
 
 
+@pytest.mark.one_database
 def test_each_token_sees_what_concerns_it(kind: CountingKind) -> None:
     bot = identities.create_identity(
         handle="bot", email="bot@example.org", kind="agent", by=factories.OPERATOR
@@ -108,6 +111,7 @@ def test_each_token_sees_what_concerns_it(kind: CountingKind) -> None:
         get(client, f"/effects/{effect.pk}", 200 if sees else 404)
 
 
+@pytest.mark.one_database
 def test_reading_needs_the_scope_and_changes_nothing(kind: CountingKind) -> None:
     factories.opened()
     assert Client().get("/api/v1/holds").status_code == 401

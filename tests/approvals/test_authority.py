@@ -29,6 +29,7 @@ from guards import triggers
 from guards.exceptions import AlreadyDecided, Refused
 from guards.types import Asker
 from tests.approvals import factories, sessions
+from tests.approvals.points import undone
 from tests.approvals.sessions import GuardedKind
 
 pytestmark = pytest.mark.django_db
@@ -162,30 +163,33 @@ def _before_the_worker(kind: GuardedKind, effect: Effect, flip: Callable[[], Non
     "when",
     [_before_the_worker, pytest.param(_during_the_last_look, marks=pytest.mark.one_database)],
 )
-@pytest.mark.parametrize("name", FLIPS)
 def test_what_was_changed_since_the_yes_is_named_and_nothing_is_posted(
-    kind: GuardedKind, root: Root, name: str, when: Callable[..., None]
+    kind: GuardedKind, root: Root, subtests: pytest.Subtests, when: Callable[..., None]
 ) -> None:
-    flip, reason, field = FLIPS[name]
-    effect = sessions.intent(root)
+    intent = sessions.intent(root)
+    for name, (flip, reason, field) in FLIPS.items():
+        if when is _before_the_worker and name == "deadline-passed":
+            continue  # a deadline begins with the claim
+        if when is _during_the_last_look and name == "contacts-used-up":
+            continue  # after the last look nothing is read
+        with subtests.test(name), undone():
+            effect = Effect.objects.get(pk=intent.pk)
 
-    def lifted() -> None:
-        triggers.lift("approvals")
-        flip(effect)
+            def flipped(flip: Callable[[Effect], object] = flip, effect: Effect = effect) -> None:
+                triggers.lift("approvals")
+                flip(effect)
 
-    if when is _before_the_worker and name == "deadline-passed":
-        pytest.skip("a deadline begins with the claim")
-    if when is _during_the_last_look and name == "contacts-used-up":
-        pytest.skip("after the last look nothing is read")
-    when(kind, effect, lifted)
-    done = effects.dispatch(effect_id=effect.pk)
-    assert (done.phase, done.reason, done.detail["field"]) == ("cancelled", reason, field)
-    assert done.contact_marked_at is None
-    assert kind.posts() == 0
-    again = effects.dispatch(effect_id=effect.pk)
-    assert (again.phase, kind.posts()) == ("cancelled", 0)
+            kind.looking = lambda: None
+            when(kind, effect, flipped)
+            done = effects.dispatch(effect_id=effect.pk)
+            assert (done.phase, done.reason, done.detail["field"]) == ("cancelled", reason, field)
+            assert done.contact_marked_at is None
+            assert kind.posts() == 0
+            again = effects.dispatch(effect_id=effect.pk)
+            assert (again.phase, kind.posts()) == ("cancelled", 0)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("part", ["payload", "facts"])
 def test_one_flipped_byte_of_what_was_frozen_is_never_sent(
     kind: GuardedKind, root: Root, part: str
@@ -201,6 +205,7 @@ def test_one_flipped_byte_of_what_was_frozen_is_never_sent(
     assert kind.posts() == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("column", ["account_id", "source_id", "subject_id", "project"])
 def test_another_source_account_or_subject_than_approved_is_named(
     kind: GuardedKind, root: Root, column: str
@@ -213,6 +218,7 @@ def test_another_source_account_or_subject_than_approved_is_named(
     assert kind.posts() == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("age", "sent"), [(9.0, 1), (10.5, 0), (-1.0, 0)])
 def test_the_last_look_is_at_most_ten_seconds_old(
     kind: GuardedKind, root: Root, age: float, sent: int
@@ -225,6 +231,7 @@ def test_the_last_look_is_at_most_ten_seconds_old(
         assert counts(done.consent)["post"] == 0
 
 
+@pytest.mark.one_database
 def test_a_kind_that_reads_its_source_has_to_say_when(
     kind: GuardedKind, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +279,7 @@ def test_a_revoked_session_says_no_yes(kind: GuardedKind, root: Root) -> None:
     assert refusal.value.reason == "authority_revoked"
 
 
+@pytest.mark.one_database
 def test_a_review_that_ends_closes_its_goal(kind: GuardedKind, root: Root) -> None:
     first = sessions.opened(root)
     second = holds.open_for_review(hold_id=first.hold_id, by=factories.OPERATOR, root=root)
@@ -323,6 +331,7 @@ def test_a_grant_is_spent_by_its_own_job_only(kind: GuardedKind, root: Root) -> 
     assert counts(effect.consent)["read"] == 0
 
 
+@pytest.mark.one_database
 def test_a_claimed_act_is_not_cancelled_by_hand(kind: GuardedKind, root: Root) -> None:
     effect = sessions.intent(root)
     assert effects._claim(effect.pk) is not None
@@ -397,12 +406,19 @@ FORBIDDEN: dict[str, Callable[[Effect], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_the_database_itself_refuses(kind: GuardedKind, root: Root, name: str) -> None:
+def test_the_database_itself_refuses(
+    kind: GuardedKind, root: Root, subtests: pytest.Subtests
+) -> None:
     triggers.install("approvals")
     effect = effects.dispatch(effect_id=sessions.intent(root).pk)
-    with pytest.raises(IntegrityError), transaction.atomic():
-        FORBIDDEN[name](effect)
+    for name, forbidden in FORBIDDEN.items():
+        with (
+            subtests.test(name),
+            undone(),
+            pytest.raises(IntegrityError),
+            transaction.atomic(),
+        ):
+            forbidden(effect)
 
 
 def test_the_database_refuses_an_act_without_its_whole_authority(

@@ -18,6 +18,7 @@ from guards.types import Subject
 from teams.services import verification
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
+from tests.approvals.points import on_both
 from tests.databases import exit_of, forked, kill_me, shared
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,7 +62,9 @@ POINTS: dict[str, tuple[Callable[[CountingKind], None], str, int]] = {
 
 @pytest.mark.invariant(19)
 @pytest.mark.fault("send-01", "send-02", "queue-01", "queue-02")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", on_both(POINTS, "before-mark-commits", "after-mark", "before-record-commits")
+)
 def test_a_killed_worker_leaves_an_honest_phase_and_no_second_contact(
     kind: CountingKind, point: str
 ) -> None:

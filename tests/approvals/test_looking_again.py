@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,6 +38,7 @@ from teams.models import Event
 from teams.services import verification
 from tests.approvals import factories, looking
 from tests.approvals.looking import CAPS, FOUND, LookingKind, columns, wish
+from tests.approvals.points import undone
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +75,11 @@ def ask(effect: Effect, root: Root | None, **changes: Any) -> Job:
 
 def look(effect: Effect, root: Root | None, **changes: Any) -> Job:
     return recovery.run(job_id=ask(effect, root, **changes).pk)
+
+
+def afresh(effect: Effect, root: Root) -> tuple[Effect, Root]:
+    """The rows as they are, for a case that begins where the one before it was undone."""
+    return Effect.objects.get(pk=effect.pk), Root.objects.get(pk=root.pk)
 
 
 def everything(effect: Effect) -> dict[str, Mapping[str, Any]]:
@@ -133,32 +140,33 @@ def test_a_look_has_a_goal_a_finite_grant_and_a_job_of_its_own(
     assert Goal.objects.get(pk=consent.goal_id).closed_at is not None
 
 
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        (ContactResult(ContactOutcome.UNKNOWN, "not_found"), "not_found"),
-        (ContactResult(ContactOutcome.UNKNOWN, "several_candidates"), "several_candidates"),
-        (ContactResult(ContactOutcome.UNKNOWN, "timed_out"), "timed_out"),
-        # Neither of these is a proof, whatever a kind may mean by it.
-        (ContactResult(ContactOutcome.ACCEPTED, "smtp-250"), "smtp-250"),
-        (ContactResult(ContactOutcome.FAILED, "smtp-550"), "smtp-550"),
-        (None, "nothing_to_look_at"),
-        (RuntimeError("the library broke"), "look-raised"),
-        (ContactRefused("contacts_used_up", field="get"), "contacts_used_up"),
-    ],
+NO_STRICT_MATCHES: tuple[tuple[Any, str], ...] = (
+    (ContactResult(ContactOutcome.UNKNOWN, "not_found"), "not_found"),
+    (ContactResult(ContactOutcome.UNKNOWN, "several_candidates"), "several_candidates"),
+    (ContactResult(ContactOutcome.UNKNOWN, "timed_out"), "timed_out"),
+    # Neither of these is a proof, whatever a kind may mean by it.
+    (ContactResult(ContactOutcome.ACCEPTED, "smtp-250"), "smtp-250"),
+    (ContactResult(ContactOutcome.FAILED, "smtp-550"), "smtp-550"),
+    (None, "nothing_to_look_at"),
+    (RuntimeError("the library broke"), "look-raised"),
+    (ContactRefused("contacts_used_up", field="get"), "contacts_used_up"),
 )
+
+
 def test_whatever_is_no_strict_match_is_an_unknown_observation(
-    kind: LookingKind, root: Root, found: Any, reason: str
+    kind: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
     effect = looking.unknown(kind)
     before = everything(effect)
-    kind.found = found
-    job = look(effect, root)
-    assert (job.outcome, job.reason) == ("unknown_observation", reason)
-    (seen,) = effect.observations.all()
-    assert (seen.outcome, seen.detail["reason"]) == ("unknown_observation", reason)
-    assert everything(effect) == before
-    assert kind.posts() == 1
+    for found, reason in NO_STRICT_MATCHES:
+        with subtests.test(reason), undone():
+            kind.found = found
+            job = look(effect, root)
+            assert (job.outcome, job.reason) == ("unknown_observation", reason)
+            (seen,) = effect.observations.all()
+            assert (seen.outcome, seen.detail["reason"]) == ("unknown_observation", reason)
+            assert everything(effect) == before
+            assert kind.posts() == 1
 
 
 def test_the_same_wish_is_one_look_and_a_new_wish_is_a_new_grant(
@@ -263,59 +271,77 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS | OTHERS)
+def at_the_last_contact(
+    end: Callable[[Effect, Root, LookingKind], None],
+    effect: Effect,
+    root: Root,
+    kind: LookingKind,
+    contact: Contact,
+) -> None:
+    if contact is Contact.GET:
+        end(effect, root, kind)
+
+
 def test_nobody_is_contacted_and_no_job_is_made_where(
-    exact: LookingKind, root: Root, ending: str
+    exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
-    effect = looking.unknown(exact, root)
-    end, reason = (ENDINGS | OTHERS)[ending]
-    end(effect, root, exact)
-    expected = recovery.why_not(effect_id=effect.pk, by=ADA, root=root)
-    with pytest.raises(ContactRefused) as refused:
-        ask(effect, root)
-    assert refused.value.reason == reason
-    assert expected is not None and expected.reason == reason
-    assert not Job.objects.filter(kind=Job.Kind.RECOVER).exists()
-    assert not Goal.objects.filter(kind=Goal.Kind.LOOK_AGAIN).exists()
-    assert exact.looked() == [] and exact.posts() == 1
+    unknown, bound = looking.unknown(exact, root), exact.bound
+    for ending, (end, reason) in (ENDINGS | OTHERS).items():
+        with subtests.test(ending), undone():
+            effect, session = afresh(unknown, root)
+            exact.bound = bound
+            end(effect, session, exact)
+            expected = recovery.why_not(effect_id=effect.pk, by=ADA, root=session)
+            with pytest.raises(ContactRefused) as refused:
+                ask(effect, session)
+            assert refused.value.reason == reason
+            assert expected is not None and expected.reason == reason
+            assert not Job.objects.filter(kind=Job.Kind.RECOVER).exists()
+            assert not Goal.objects.filter(kind=Goal.Kind.LOOK_AGAIN).exists()
+            assert exact.looked() == [] and exact.posts() == 1
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_look_that_was_granted_contacts_nobody_once(
-    exact: LookingKind, root: Root, ending: str
+    exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
-    effect = looking.unknown(exact, root)
-    job = ask(effect, root)
-    end, reason = ENDINGS[ending]
-    end(effect, root, exact)
-    before = columns(effect)
-    done = recovery.run(job_id=job.pk)
-    assert (done.outcome, done.reason) == ("blocked", reason)
-    assert columns(effect) == before
-    assert not Observation.objects.exists()
-    assert exact.looked() == []
+    unknown, bound = looking.unknown(exact, root), exact.bound
+    for ending, (end, reason) in ENDINGS.items():
+        with subtests.test(ending), undone():
+            effect, session = afresh(unknown, root)
+            exact.bound = bound
+            job = ask(effect, session)
+            end(effect, session, exact)
+            before = columns(effect)
+            done = recovery.run(job_id=job.pk)
+            assert (done.outcome, done.reason) == ("blocked", reason)
+            assert columns(effect) == before
+            assert not Observation.objects.exists()
+            assert exact.looked() == []
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
 def test_what_was_seen_is_not_written_down_once(
-    exact: LookingKind, root: Root, ending: str
+    exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
     """The right ended between the last contact and the record: spent, and nothing is told."""
-    effect = looking.unknown(exact, root)
-    end, reason = ENDINGS[ending]
-    exact.during = lambda contact: contact is Contact.GET and end(effect, root, exact)
-    before = columns(effect)
-    done = look(effect, root)
-    assert (done.outcome, done.reason) == ("lost", reason)
-    assert columns(effect) == before
-    assert not Observation.objects.exists()
-    spent = ContactBudget.objects.filter(consent=done.consent).exclude(spent=0).count()
-    assert spent == len(exact.looks)
-    # By then somebody was: only a look that was not made at all says that nobody was.
-    assert "was contacted" not in sentences.look_sentence(reason)
-    assert "nothing was contacted" in sentences.look_sentence("blocked")
+    unknown, bound = looking.unknown(exact, root), exact.bound
+    for ending, (end, reason) in ENDINGS.items():
+        with subtests.test(ending), undone():
+            effect, session = afresh(unknown, root)
+            exact.bound = bound
+            exact.during = partial(at_the_last_contact, end, effect, session, exact)
+            before = columns(effect)
+            done = look(effect, session)
+            assert (done.outcome, done.reason) == ("lost", reason)
+            assert columns(effect) == before
+            assert not Observation.objects.exists()
+            spent = ContactBudget.objects.filter(consent=done.consent).exclude(spent=0).count()
+            assert spent == len(exact.looks)
+            # By then somebody was: only a look that was not made at all says that nobody was.
+            assert "was contacted" not in sentences.look_sentence(reason)
+            assert "nothing was contacted" in sentences.look_sentence("blocked")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -348,6 +374,7 @@ def test_the_looks_own_authority_is_needed_for_each_contact(
     assert not Observation.objects.exists()
 
 
+@pytest.mark.one_database
 def test_another_session_is_never_adopted_for_an_act_under_authority(
     exact: LookingKind, root: Root
 ) -> None:
@@ -373,6 +400,7 @@ def test_a_revoked_session_is_told_apart_in_a_later_one(exact: LookingKind, root
     assert refused.value.reason == "authority_revoked"
 
 
+@pytest.mark.one_database
 def test_any_operator_looks_at_mail_under_a_live_session_of_his_own(
     kind: LookingKind, root: Root
 ) -> None:
@@ -391,6 +419,7 @@ def test_any_operator_looks_at_mail_under_a_live_session_of_his_own(
     assert refused.value.reason == "session_unavailable"
 
 
+@pytest.mark.one_database
 def test_the_goal_may_be_closed_and_the_deadline_over(exact: LookingKind, root: Root) -> None:
     effect = looking.unknown(exact, root)
     assert effect.goal is not None
@@ -402,6 +431,7 @@ def test_the_goal_may_be_closed_and_the_deadline_over(exact: LookingKind, root: 
     assert everything(effect) == before
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("outcome", ["accepted", "verified", "failed"])
 def test_a_certain_outcome_is_not_looked_at(kind: LookingKind, root: Root, outcome: str) -> None:
     kind.result = ContactResult(ContactOutcome(outcome), "certain")
@@ -413,6 +443,7 @@ def test_a_certain_outcome_is_not_looked_at(kind: LookingKind, root: Root, outco
     assert kind.looked() == []
 
 
+@pytest.mark.one_database
 def test_what_a_living_worker_may_still_send_is_not_looked_at(
     kind: LookingKind, root: Root
 ) -> None:
@@ -454,6 +485,7 @@ def _refusal(effect: Effect, root: Root) -> str | None:
 # --- counts, late records, events ---
 
 
+@pytest.mark.one_database
 def test_a_look_never_posts_and_never_goes_past_its_figures(kind: LookingKind, root: Root) -> None:
     kind.caps = MappingProxyType(
         {Purpose.RECOVER: {Contact.POST: 1, Contact.LIST: 1, Contact.GET: 5}}
@@ -542,6 +574,7 @@ def test_the_log_says_who_looked_under_which_grant_and_what_came_of_it(
 # --- what is told ---
 
 
+@pytest.mark.one_database
 def test_the_api_shows_job_and_grant_of_what_was_seen_and_never_looks(
     kind: LookingKind, root: Root
 ) -> None:
@@ -579,6 +612,7 @@ def test_the_database_keeps_the_result_of_what_is_unknown(
     assert Effect.objects.filter(pk=effect.pk).update(revision=9) == 1
 
 
+@pytest.mark.one_database
 def test_an_operator_whose_login_was_closed_has_no_authority(
     exact: LookingKind, root: Root
 ) -> None:

@@ -17,6 +17,7 @@ from approvals.types import Contact
 from teams.services import verification
 from tests.approvals import factories, looking
 from tests.approvals.looking import CAPS, LookingKind
+from tests.approvals.points import on_both
 from tests.approvals.test_killed_workers import die_on, kill_at_unit
 from tests.databases import exit_of, forked, kill_me, shared
 
@@ -68,7 +69,7 @@ POINTS: dict[str, tuple[Callable[[LookingKind], None], int, str]] = {
 
 
 @pytest.mark.invariant(20)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", on_both(POINTS, "before-list-commits", "in-the-record"))
 def test_a_killed_look_leaves_all_of_its_record_or_nothing(
     kind: LookingKind, root: Root, point: str
 ) -> None:

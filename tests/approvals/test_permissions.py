@@ -204,6 +204,7 @@ def test_what_consumes_it_and_fails_leaves_it_unused(gate: GateKind) -> None:
     assert permissions.consume(approval_id=approval.pk, use=use)
 
 
+@pytest.mark.one_database
 def test_the_console_answers_it_on_the_same_page(gate: GateKind, client: Client) -> None:
     client.force_login(get_user_model().objects.create_superuser("ada", "ada@example.org", "x"))
     hold = held(kind=gate.name, subject=Subject("tests.gate", "1"), source=None)

@@ -88,6 +88,7 @@ def test_a_logout_ends_it(browser: Client) -> None:
     assert roots.of_session(browser.session) is None
 
 
+@pytest.mark.one_database
 def test_ones_own_new_password_keeps_this_session_and_ends_the_others(
     browser: Client, ada: User
 ) -> None:
@@ -137,6 +138,7 @@ def _age(root: Root, **changes: object) -> None:
     Root.objects.filter(pk=root.pk).update(**changes)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("column", ["idle_until", "expires_at"])
 def test_a_session_that_is_over_is_logged_out(browser: Client, column: str) -> None:
     root = root_of(browser)
@@ -147,6 +149,7 @@ def test_a_session_that_is_over_is_logged_out(browser: Client, column: str) -> N
     assert roots.of_session(browser.session) is None
 
 
+@pytest.mark.one_database
 def test_using_the_console_begins_idleness_anew_never_past_the_end(browser: Client) -> None:
     root = root_of(browser)
     soon = timezone.now() + timedelta(minutes=2)
@@ -170,6 +173,7 @@ BACKGROUND: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("name", BACKGROUND)
 def test_what_nobody_sits_before_does_not_keep_it_alive(browser: Client, name: str) -> None:
     root = root_of(browser)

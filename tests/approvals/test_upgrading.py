@@ -119,10 +119,16 @@ def sealed(models: Any, content: bytes) -> Any:
     return models.get_model("approvals", "Artifact").objects.create(**columns)
 
 
-def test_every_act_keeps_its_phase_and_gets_its_job(old: Any) -> None:
+def test_every_act_keeps_its_phase_gets_its_job_and_goes_on(old: Any, tmp_path: Path) -> None:
     before = {name: act(old, name).pk for name in ACTS}
     install_old_triggers(old)
     call_command("migrate", verbosity=0)
+    each_has_its_job(before)
+    the_triggers_of_this_version_stand(kept=before["unknown"])
+    what_nobody_held_leaves_once_and_what_somebody_held_is_settled(before, tmp_path)
+
+
+def each_has_its_job(before: dict[str, Any]) -> None:
     for name, (phase, holder, fence) in ACTS.items():
         effect = Effect.objects.select_related("job", "approval").get(pk=before[name])
         assert effect.phase == phase
@@ -135,10 +141,7 @@ def test_every_act_keeps_its_phase_and_gets_its_job(old: Any) -> None:
     assert Job.objects.count() == len(ACTS)
 
 
-def test_afterwards_the_triggers_of_this_version_stand(old: Any) -> None:
-    kept = act(old, "unknown").pk
-    install_old_triggers(old)
-    call_command("migrate", verbosity=0)
+def the_triggers_of_this_version_stand(kept: Any) -> None:
     assert triggers.missing() == []
     for change in ({"phase": "verified"}, {"digest": "1" * 64}, {"needs_authority": True}):
         with pytest.raises(IntegrityError), transaction.atomic():
@@ -147,18 +150,18 @@ def test_afterwards_the_triggers_of_this_version_stand(old: Any) -> None:
         Effect.objects.filter(pk=kept).delete()
 
 
-def test_what_nobody_held_leaves_once_and_what_somebody_held_is_settled(
-    old: Any, tmp_path: Path
+def what_nobody_held_leaves_once_and_what_somebody_held_is_settled(
+    before: dict[str, Any], directory: Path
 ) -> None:
-    kept = {name: act(old, name).pk for name in ("unclaimed", "held", "marked")}
-    install_old_triggers(old)
-    call_command("migrate", verbosity=0)
-    kind = CountingKind(tmp_path / "contacts", body=PAYLOAD)
+    kind = CountingKind(directory / "contacts", body=PAYLOAD)
     registry.register_kind(kind)
     try:
         for _ in range(2):
             effects.reconcile()
-            phases = {name: effects.dispatch(effect_id=pk).phase for name, pk in kept.items()}
+            phases = {
+                name: effects.dispatch(effect_id=before[name]).phase
+                for name in ("unclaimed", "held", "marked")
+            }
             assert phases == {"unclaimed": "accepted", "held": "cancelled", "marked": "unknown"}
         assert len(kind.contacts()) == 1
     finally:
