@@ -89,6 +89,13 @@ class Console:
             )
         )
 
+    def show(self, *, width: int, height: int, dark: bool) -> None:
+        """Another size of the page, in light or dark."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+
     def photograph(self, path: Path, *, tallest: int = 2000) -> None:
         """The page from its top, down to that many pixels."""
         size = self.driver.execute_script(
@@ -117,11 +124,9 @@ def chromium(
     service = webdriver.ChromeService(find_binary("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)
     try:
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-        yield Console(driver, address)
+        console = Console(driver, address)
+        console.show(width=width, height=height, dark=dark)
+        yield console
     finally:
         driver.quit()
 

@@ -27,12 +27,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 OWNER = "reader@example.org"
 
-_HOLD_REPLIES = """
-from guards.models import Identity
-Identity.objects.filter(handle="agent").update(reply_policy="approve")
-answer = True
-"""
-
 _RECORDS = """
 from approvals.models import Approval, Effect
 from mail.models import MailedAnswer
@@ -76,7 +70,7 @@ def house(
     }
     with Installation(short_directory, database_url=database_url, **environment, **told) as made:
         world.build(made, owner=keys.reader, sender=keys.alice, accounts=[account])
-        made.python(_HOLD_REPLIES)
+        made.execute("UPDATE guards_identity SET reply_policy = 'approve'")
         yield made
 
 

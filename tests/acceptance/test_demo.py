@@ -1,18 +1,21 @@
-"""`demo --once --json` tells the whole story, and its crash forms tell theirs."""
+"""`demo --once --json` tells the whole story, and its crash forms tell theirs.
+
+The normal run tells it once, with the crash after the data; the whole story without one is what
+test_up.py sees `up --demo` tell, and `make soak` tells it in each form.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config.management.commands.demo import Command
 from tests.servers import Installation
 from tests.servers.processes import ROOT
 
@@ -45,11 +48,12 @@ _STATUSES = [
 ]
 
 
-def _demo(*options: str, **env: str) -> tuple[int, str, str]:
+def _demo(*options: str) -> tuple[int, str, str]:
+    """The command as a person starts it."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "demo", *options],
         cwd="/",
-        env={**os.environ, **env},
+        env=dict(os.environ),
         capture_output=True,
         text=True,
         timeout=180,
@@ -57,33 +61,21 @@ def _demo(*options: str, **env: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def _told(*options: str, **env: str) -> dict[str, Any]:
-    code, out, err = _demo("--once", "--json", *options, **env)
+def _here(*options: str) -> int:
+    """The command in this process; the story, if it comes to one, has a process of its own."""
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "demo", *options])
+    return int(end.value.code or 0)
+
+
+def _told(*options: str) -> dict[str, Any]:
+    code, out, err = _demo("--once", "--json", *options)
     assert code == 0, out + err
     assert out.count("\n") == 1, "JSON and nothing else on standard output"
     report: dict[str, Any] = json.loads(out)
     assert (report["schema"], report["ok"], report["failures"]) == ("demo/1", True, [])
-    return report
-
-
-def test_the_story_comes_out_as_told():
-    report = _told()
-    assert list(report) == (
-        [
-            "schema",
-            "ok",
-            "failures",
-            "seconds",
-            "trust",
-            "decisions",
-            "pipelines",
-            "approvals",
-            "replies",
-            "events",
-            "log_verified",
-            "crash",
-        ]
-    )
+    assert list(report) == _KEYS
+    assert all(set(r) == _REPLY_KEYS for r in report["replies"])
     assert report["trust"] == {"trusted": 1, "verified": 3, "unverified": 2, "untrusted": 1}
     assert report["decisions"] == dict.fromkeys(_RULES, 0) | {
         "execute-permitted": 2,
@@ -91,18 +83,38 @@ def test_the_story_comes_out_as_told():
         "no-permission": 1,
         "trust-too-low": 2,
     }
-    assert report["pipelines"] == dict.fromkeys(_STATUSES, 0) | {"completed": 2}
     assert report["approvals"] == {"waiting_seen": 1, "approved": 1}
-    assert sorted((r["held"], r["phase"], r["smtp_accepted"]) for r in report["replies"]) == [
-        (False, "accepted", 1),
-        (True, "accepted", 1),
-    ]
-    assert all(set(r) == _REPLY_KEYS for r in report["replies"])
     assert report["events"] > 0
     assert report["log_verified"] is True
+    return report
+
+
+def _outcomes(report: dict[str, Any]) -> list[tuple[bool, str, int]]:
+    return sorted((r["held"], r["phase"], r["smtp_accepted"]) for r in report["replies"])
+
+
+@pytest.mark.soak
+def test_the_story_comes_out_as_told():
+    report = _told()
+    assert report["pipelines"] == dict.fromkeys(_STATUSES, 0) | {"completed": 2}
+    assert _outcomes(report) == [(False, "accepted", 1), (True, "accepted", 1)]
     assert report["crash"] is None
 
 
+_KEYS = [
+    "schema",
+    "ok",
+    "failures",
+    "seconds",
+    "trust",
+    "decisions",
+    "pipelines",
+    "approvals",
+    "replies",
+    "events",
+    "log_verified",
+    "crash",
+]
 _REPLY_KEYS = {"message_id", "to", "held", "phase", "smtp_accepted"}
 
 
@@ -119,44 +131,47 @@ _REPLY_KEYS = {"message_id", "to", "held", "phase", "smtp_accepted"}
         ("--crash-after-data", {"point": "after-data", "phase": "unknown", "smtp_accepted": 1}),
     ],
 )
-def test_a_worker_killed_in_the_middle_of_a_send_leaves_an_honest_unknown(option, crash):
-    report = _told(option)
+def test_a_worker_killed_in_the_middle_of_a_send_leaves_an_honest_unknown(
+    installation: Installation, option: str, crash: dict[str, Any]
+):
+    report = _told(option, "--database", installation.env["DATABASE_URL"])
     assert report["crash"] == crash
-    assert report["pipelines"]["interrupted"] == 1
-    assert report["log_verified"] is True
+    ended = {"completed": 1, "interrupted": 1}
+    assert report["pipelines"] == dict.fromkeys(_STATUSES, 0) | ended
+    assert _outcomes(report) == [(False, "unknown", crash["smtp_accepted"]), (True, "accepted", 1)]
 
 
 def test_wrong_use_exits_2():
-    assert _demo("--json")[0] == 2
-    assert _demo("--once", "--crash-after-data", "--crash-after-dispatch")[0] == 2
-    assert _demo("--once", "--unknown")[0] == 2
-    assert _demo("--unknown", "--crash-after-data")[0] == 2
+    assert _here("--json") == 2
+    assert _here("--once", "--crash-after-data", "--crash-after-dispatch") == 2
+    assert _here("--once", "--unknown") == 2
+    assert _here("--unknown", "--crash-after-data") == 2
 
 
-def test_what_is_missing_is_named_and_exits_3(tmp_path: Path):
-    code, out, err = _demo("--once", "--json", PATH=str(tmp_path))
+def test_what_is_missing_is_named_and_exits_3(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code = _here("--once", "--json")
+    out, err = capsys.readouterr()
     assert (code, out) == (3, "")
     assert "gnupg" in err
 
 
-def test_a_database_that_is_in_use_is_left_alone(installation: Installation):
-    place = installation.directory / "countersign.sqlite3"
-    with closing(sqlite3.connect(place)) as database, database:
-        database.execute(
-            "INSERT INTO auth_user (username, password, first_name, last_name, email,"
-            " is_superuser, is_staff, is_active, date_joined)"
-            " VALUES ('somebody', '', '', '', '', 0, 0, 1, '2026-01-01 00:00:00')"
-        )
-    code, out, _ = _demo("--once", "--json", "--database", f"sqlite:///{place}")
-    assert (code, out) == (2, "")
+def test_a_database_that_is_in_use_is_left_alone(installation: Installation, capsys):
+    installation.execute(
+        "INSERT INTO auth_user (username, password, first_name, last_name, email,"
+        " is_superuser, is_staff, is_active, date_joined)"
+        " VALUES ('somebody', '', '', '', '', 0, 0, 1, '2026-01-01 00:00:00')"
+    )
+    code = _here("--once", "--json", "--database", installation.env["DATABASE_URL"])
+    assert (code, capsys.readouterr().out) == (2, "")
     assert installation.rows("SELECT username FROM auth_user") == [("somebody",)]
     assert installation.rows("SELECT count(*) FROM guards_identity") == [(0,)]
 
 
 @pytest.mark.invariant(20)
-def test_a_lost_answer_is_told_honestly_and_found_again():
-    code, out, err = _demo("--unknown", "--json")
-    assert code == 0, out + err
+def test_a_lost_answer_is_told_honestly_and_found_again(capsys):
+    Command().run_from_argv(["manage.py", "demo", "--unknown", "--json"])
+    out, _ = capsys.readouterr()
     assert out.count("\n") == 1, "JSON and nothing else on standard output"
     effect = {"phase": "unknown", "reason": "connection-lost"}
     assert json.loads(out) == {

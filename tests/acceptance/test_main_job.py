@@ -1,7 +1,7 @@
 """A signed mail arrives in a real mailbox; its reply arrives at a real SMTP server, once.
 
-One installation per database, with the real worker and watcher; four accounts cover IMAPS and
-STARTTLS with SMTP over STARTTLS and implicit TLS.
+One installation per database, with the real worker and watcher. On SQLite two accounts cover IMAP
+over STARTTLS and TLS and SMTP over STARTTLS and TLS; PostgreSQL differs in none of it and has one.
 """
 
 from __future__ import annotations
@@ -87,10 +87,16 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def accounts(dovecot: DovecotServer, smtp_server: SmtpServer) -> list[dict[str, Any]]:
-    """Four mailboxes: IMAP over STARTTLS or TLS, times SMTP over STARTTLS or TLS."""
+def accounts(
+    dovecot: DovecotServer, smtp_server: SmtpServer, database_url: str
+) -> list[dict[str, Any]]:
+    """IMAP over STARTTLS with SMTP over TLS, and IMAP over TLS with SMTP over STARTTLS."""
     if dovecot.imaps_port is None or smtp_server.smtps_port is None:
         missing("the right to listen on ports 993 and 465")
+    pairs = [
+        (dovecot.imap_port, smtp_server.smtps_port),
+        (dovecot.imaps_port, smtp_server.smtp_port),
+    ]
     return [
         {
             "name": f"account-{imap_port}-{smtp_port}",
@@ -101,8 +107,7 @@ def accounts(dovecot: DovecotServer, smtp_server: SmtpServer) -> list[dict[str, 
             "smtp_host": smtp_server.host,
             "smtp_port": smtp_port,
         }
-        for imap_port in (dovecot.imap_port, dovecot.imaps_port)
-        for smtp_port in (smtp_server.smtp_port, smtp_server.smtps_port)
+        for imap_port, smtp_port in (pairs[:1] if database_url else pairs)
     ]
 
 
@@ -176,7 +181,7 @@ def _check_reply_with_files(accepted: Accepted, house: Installation) -> None:
 
 
 def _check_replies(replies: Iterable[Accepted], sent: dict[int, str]) -> None:
-    factors = {1001: "7 11 13", 1002: "2 3 167", 1003: "17 59", 1004: "2 2 251"}
+    factors = {1001: "7 11 13", 1002: "2 3 167"}
     answered = set()
     for accepted in replies:
         reply = message_from_bytes(accepted.content, policy=default)

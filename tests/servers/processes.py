@@ -172,6 +172,17 @@ class Installation:
         with contextlib.closing(sqlite3.connect(place, uri=True, timeout=20)) as database:
             return database.execute(query).fetchall()
 
+    def execute(self, statement: str, *values: object) -> None:
+        """Write past the program, as somebody with the database at hand could."""
+        url = self.env["DATABASE_URL"]
+        if not url.startswith("sqlite:"):
+            with psycopg.connect(url) as connection:
+                connection.execute(statement.encode(), values)
+            return
+        place = url.removeprefix("sqlite:///")
+        with contextlib.closing(sqlite3.connect(place, timeout=20)) as database, database:
+            database.execute(statement.replace("%s", "?"), values)
+
     def start(self, *arguments: str, **env: str) -> Process:
         """Start a long-lived command; it ends with the installation."""
         log = self.directory / f"{arguments[0]}-{len(self.processes)}.log"
