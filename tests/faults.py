@@ -10,9 +10,9 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.documents.paths import DOCS, ROOT
+from tests.documents import marks
+from tests.documents.paths import DOCS
 
 _HEAD = """# Faults of the field, and the tests that answer them
 
@@ -29,8 +29,8 @@ programs of this kind, `WN` for weaknesses by design. This page is generated fro
 def page() -> str:
     """The page as it should be."""
     answers: defaultdict[str, set[str]] = defaultdict(set)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for fault, test in _marked(path):
+    for where, tree in marks.marked("fault"):
+        for fault, test in _marked(where, tree):
             answers[fault].add(test)
     rows = [
         f"| {fault} | {'<br>'.join(sorted(answers[fault]))} |"
@@ -43,26 +43,17 @@ def _order(fault: str) -> tuple[object, ...]:
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", fault))
 
 
-def _marked(path: Path) -> Iterator[tuple[str, str]]:
+def _marked(where: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Each fault with the test that has it (the module, for a marker anywhere else in it)."""
-    where = path.relative_to(ROOT).as_posix()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     in_decorators: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for call in _fault_calls(node.decorator_list):
+            for call in (c for one in node.decorator_list for c in marks.calls(one, "fault")):
                 in_decorators.add(id(call))
                 yield from ((fault, f"`{where}::{node.name}`") for fault in _ids(call))
-    for call in _fault_calls([tree]):
+    for call in marks.calls(tree, "fault"):
         if id(call) not in in_decorators:
             yield from ((fault, f"`{where}`") for fault in _ids(call))
-
-
-def _fault_calls(nodes: list[ast.expr] | list[ast.Module]) -> Iterator[ast.Call]:
-    for root in nodes:
-        for node in ast.walk(root):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.fault"):
-                yield node
 
 
 def _ids(call: ast.Call) -> Iterator[str]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.documents.paths import ROOT
+from tests.documents import marks
 
 _HEAD = """# Invariants, and the tests that hold them
 
@@ -140,8 +139,8 @@ def page() -> str:
 def held() -> dict[int, list[str]]:
     """The tests of each invariant, sorted by name."""
     found: defaultdict[int, set[str]] = defaultdict(set)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for number, test in _marked(path):
+    for where, tree in marks.marked("invariant"):
+        for number, test in _marked(where, tree):
             found[number].add(test)
     return {number: sorted(found[number]) for number in {*SENTENCES, *found}}
 
@@ -156,24 +155,16 @@ def _section(number: int, tests: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _marked(path: Path) -> Iterator[tuple[int, str]]:
-    where = path.relative_to(ROOT).as_posix()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _marked(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     in_decorators: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for call in (c for one in node.decorator_list for c in _calls(one)):
+            for call in (c for one in node.decorator_list for c in marks.calls(one, "invariant")):
                 in_decorators.add(id(call))
                 yield from ((number, f"{where}::{node.name}") for number in _numbers(call))
-    for call in _calls(tree):
+    for call in marks.calls(tree, "invariant"):
         if id(call) not in in_decorators:
             yield from ((number, where) for number in _numbers(call))
-
-
-def _calls(root: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(root):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.invariant"):
-            yield node
 
 
 def _numbers(call: ast.Call) -> Iterator[int]:

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -126,8 +126,9 @@ def decrypt(key: Key, message: bytes) -> bytes:
     return gpg(key.home, "--decrypt", stdin=message)
 
 
+@cache
 def public_key(key: Key, *, armor: bool = False) -> bytes:
-    """The public key, binary (as a `Pin` holds it) or armoured (as a file has it)."""
+    """The public key, binary (as a `Pin` holds it) or armoured (as a file has it, made once)."""
     if not armor:
         return key.public
     home = new_home()

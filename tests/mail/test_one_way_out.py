@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-APPS = ("guards", "approvals", "teams", "mail", "pipelines", "config")
+from tests.architecture.sources import every, imported
 
 #: Who may say what: the attribute that is used, and the only modules that use it.
 DOORS = {
@@ -26,15 +23,12 @@ LIBRARIES = {
 }
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for app in APPS:
-        for path in sorted((ROOT / app).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+def _nodes(source: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source)))
 
 
-def _used(tree: ast.Module, name: str) -> bool:
+def _used(nodes: list[ast.AST], name: str) -> bool:
     """Whether a module reads a transport's way out, or calls a kind's contact."""
-    nodes = list(ast.walk(tree))
     if name == "contact":
         return any(_calls(node, name) for node in nodes)
     read = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
@@ -46,26 +40,16 @@ def _calls(node: ast.AST, name: str) -> bool:
     return called and node.func.attr == name
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
 @pytest.mark.invariant(19)
 @pytest.mark.parametrize("door", DOORS)
 def test_only_the_engine_and_its_kind_take_the_door(door: str) -> None:
-    assert {name for name, tree in _modules() if _used(tree, door)} == DOORS[door]
+    assert {one.name for one in every() if _used(one.nodes, door)} == DOORS[door]
 
 
 @pytest.mark.invariant(19)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_only_the_gateway_imports_what_can_send(library: str) -> None:
-    assert {name for name, tree in _modules() if library in _imported(tree)} == LIBRARIES[library]
+    assert {one.name for one in every() if library in one.imports} == LIBRARIES[library]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +61,10 @@ def test_only_the_gateway_imports_what_can_send(library: str) -> None:
     ],
 )
 def test_a_second_way_out_would_be_seen(source: str, door: str) -> None:
-    assert _used(ast.parse(source), door)
+    assert _used(_nodes(source), door)
 
 
 def test_a_second_library_would_be_seen() -> None:
     for source in ("import smtplib", "from smtplib import SMTP"):
-        assert "smtplib" in _imported(ast.parse(source))
-    assert "django.core.mail" in _imported(ast.parse("from django.core import mail"))
+        assert "smtplib" in imported(_nodes(source))
+    assert "django.core.mail" in imported(_nodes("from django.core import mail"))
