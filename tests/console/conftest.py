@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from approvals.services import artifacts
+from tests.console import kept
 from tests.console.sample import Sample, fill
 
 
@@ -18,10 +19,19 @@ def operator(db: None) -> User:
 
 
 @pytest.fixture
-def console(operator: User) -> Client:
+def operator_after(request: pytest.FixtureRequest) -> User:
+    """An operator who came after the sample, where a test has both."""
+    if "sample" in request.fixturenames:
+        request.getfixturevalue("sample")
+    person: User = request.getfixturevalue("operator")
+    return person
+
+
+@pytest.fixture
+def console(operator_after: User) -> Client:
     """A browser that is logged in as an operator."""
     client = Client()
-    client.force_login(operator)
+    client.force_login(operator_after)
     return client
 
 
@@ -38,4 +48,4 @@ def onlooker(db: None) -> Client:
 @pytest.fixture
 def sample(db: None) -> Iterator[Sample]:
     artifacts.ensure_key()
-    yield fill()
+    yield kept.again(fill)

@@ -55,6 +55,7 @@ def test_a_yes_to_what_was_shown_makes_the_one_effect(console: Client, approval:
     assert Approval.objects.get(pk=approval.pk).decided_by == "operator:olga"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 @pytest.mark.parametrize("digest", ["", "0" * 64])
@@ -64,6 +65,7 @@ def test_a_yes_to_anything_else_makes_none(console: Client, approval: Approval, 
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_the_page_looks_again_until_the_act_has_ended(console: Client, approval: Approval):
     again = '<meta http-equiv="refresh"'
     url = reverse("admin:approvals_approval_change", args=[approval.pk])
@@ -80,6 +82,7 @@ def test_a_second_click_makes_no_second_effect(console: Client, approval: Approv
     assert Effect.objects.count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("approval-04")
 @pytest.mark.parametrize(
     ("answer", "state"), [("reject", "rejected"), ("request_changes", "changes_requested")]
@@ -96,6 +99,7 @@ def test_a_no_needs_its_reason_and_keeps_it(
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_what_drifted_is_named_and_the_buttons_are_grey(console: Client, approval: Approval):
     url = reverse("admin:approvals_approval_change", args=[approval.pk])
     assert "<strong>Text has changed" not in console.get(url).content.decode()
@@ -108,6 +112,7 @@ def test_what_drifted_is_named_and_the_buttons_are_grey(console: Client, approva
     assert "disabled" in approve
 
 
+@pytest.mark.one_database
 def test_a_review_whose_time_is_over_cannot_be_answered(
     console: Client, approval: Approval, settings
 ):

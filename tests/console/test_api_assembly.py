@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from django.test import Client
 
 
+@pytest.mark.one_database
 def test_the_document_names_what_can_be_read(client: Client, db: None):
     document = client.get("/api/v1/openapi.json").json()
     paths = " ".join(document["paths"])
@@ -12,6 +14,7 @@ def test_the_document_names_what_can_be_read(client: Client, db: None):
         assert f"/api/v1/{noun}" in paths
 
 
+@pytest.mark.one_database
 def test_every_operation_asks_for_a_token(client: Client, db: None):
     document = client.get("/api/v1/openapi.json").json()
     for path, operations in document["paths"].items():
@@ -19,6 +22,7 @@ def test_every_operation_asks_for_a_token(client: Client, db: None):
             assert operation.get("security"), f"{method} {path}"
 
 
+@pytest.mark.one_database
 def test_without_a_token_every_list_is_refused_in_the_one_shape(client: Client, db: None):
     for noun in ("messages", "decisions", "pipelines", "events", "approvals"):
         answer = client.get(f"/api/v1/{noun}")

@@ -44,6 +44,7 @@ def downloads(row: Message) -> Iterator[str]:
     yield reverse("admin:mail_message_part", args=[row.pk, "2"])
 
 
+@pytest.mark.one_database
 def test_withdrawn_r_covers_what_was_readable_before(console: Client, sample: Sample) -> None:
     for address in pages_with_its_subject(sample.html):
         assert "Minutes of the meeting" in text_of(console, address)
@@ -54,6 +55,7 @@ def test_withdrawn_r_covers_what_was_readable_before(console: Client, sample: Sa
     assert [console.get(address).status_code for address in downloads(sample.html)] == [403] * 3
 
 
+@pytest.mark.one_database
 def test_granted_r_uncovers_what_a_stranger_wrote(console: Client, sample: Sample) -> None:
     page = reverse("admin:mail_message_change", args=[sample.stranger.pk])
     assert "You have been selected" not in text_of(console, page)
@@ -61,6 +63,7 @@ def test_granted_r_uncovers_what_a_stranger_wrote(console: Client, sample: Sampl
     assert "You have been selected" in text_of(console, page)
 
 
+@pytest.mark.one_database
 def test_the_tree_of_a_covered_message_names_no_files(console: Client, sample: Sample) -> None:
     page = reverse("admin:mail_message_change", args=[sample.html.pk])
     assert "plan.pdf" in text_of(console, page)
@@ -70,6 +73,7 @@ def test_the_tree_of_a_covered_message_names_no_files(console: Client, sample: S
     assert "plan.pdf" not in covered
 
 
+@pytest.mark.one_database
 def test_a_thread_is_called_by_what_may_be_read_of_it(console: Client, sample: Sample) -> None:
     thread = Thread.objects.create(
         account=sample.account,
@@ -98,6 +102,7 @@ def test_a_thread_is_called_by_what_may_be_read_of_it(console: Client, sample: S
         assert "You have been selected" not in shown
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("pk", [None, 999_999])
 def test_who_may_not_see_messages_learns_not_even_which_there_are(
     sample: Sample, pk: int | None

@@ -32,6 +32,7 @@ def needs(console: Client) -> dict[str, str]:
     return {row.split('"')[0]: row for row in rows}
 
 
+@pytest.mark.one_database
 def test_contract_and_result_stand_side_by_side(console: Client, sample: Sample):
     html = pipeline_page(console, sample.missions.reviewed)
     pair = html.split('class="cs-pair"')[1].split("</article>")[0]
@@ -49,6 +50,7 @@ def test_turns_and_dollars_are_shown_by_stage_and_in_all(console: Client, sample
     assert "<dt>Cost</dt>" not in pipeline_page(console, sample.completed)
 
 
+@pytest.mark.one_database
 def test_a_pipeline_says_what_it_waits_for_and_where_that_is_answered(
     console: Client, sample: Sample
 ):
@@ -61,11 +63,13 @@ def test_a_pipeline_says_what_it_waits_for_and_where_that_is_answered(
     assert "asks whether it may use Edit." not in pipeline_page(console, sample.missions.waiting)
 
 
+@pytest.mark.one_database
 def test_a_queued_pipeline_says_that_it_waits_for_its_turn(console: Client, sample: Sample):
     Pipeline.objects.filter(pk=sample.completed.pk).update(status="queued", finished_at=None)
     assert "It is in the queue" in pipeline_page(console, sample.completed)
 
 
+@pytest.mark.one_database
 def test_the_timeline_puts_each_stage_where_it_ran(console: Client, sample: Sample):
     pipeline = sample.missions.reviewed
     stages = timeline.stages_of(pipeline, with_missions=True)
@@ -81,6 +85,7 @@ def test_the_timeline_puts_each_stage_where_it_ran(console: Client, sample: Samp
     assert html.count("<rect") >= 4 and "+6 s" in html
 
 
+@pytest.mark.one_database
 def test_what_waited_for_a_person_is_drawn_as_waiting(sample: Sample):
     stages = timeline.stages_of(sample.missions.waiting, with_missions=True)
     lines = timeline.lines(sample.missions.waiting, stages, {})
@@ -88,6 +93,7 @@ def test_what_waited_for_a_person_is_drawn_as_waiting(sample: Sample):
     assert lines[2].bars == [], "the reply has not begun"
 
 
+@pytest.mark.one_database
 def test_missions_are_for_those_who_may_see_them(sample: Sample):
     nina = User.objects.create_user("nina", password="nina-pass-1", is_staff=True)
     nina.user_permissions.set(Permission.objects.filter(codename="view_pipeline"))
@@ -101,6 +107,7 @@ def test_missions_are_for_those_who_may_see_them(sample: Sample):
     assert browser.get(reverse(f"admin:{COSTS}")).status_code == 200
 
 
+@pytest.mark.one_database
 def test_a_pipelines_page_costs_the_same_with_more_missions(console: Client, sample: Sample):
     url = reverse("admin:pipelines_pipeline_change", args=[sample.missions.reviewed.pk])
     before = cost(console, url)
@@ -127,6 +134,7 @@ def test_a_pipelines_page_costs_the_same_with_more_missions(console: Client, sam
     assert cost(console, url) <= before
 
 
+@pytest.mark.one_database
 def test_costs_are_plotted_and_written_out(console: Client, sample: Sample):
     html = page(console, COSTS)
     assert html.count('<canvas class="chart"') == html.count("The same as a table") == 3
@@ -136,6 +144,7 @@ def test_costs_are_plotted_and_written_out(console: Client, sample: Sample):
     assert f"{spent:.2f}" in html
 
 
+@pytest.mark.one_database
 def test_the_bars_are_the_numbers_of_the_table(console: Client, sample: Sample):
     answer = console.get(reverse(f"admin:{COSTS}"))
     by_command = answer.context["plots"][1]
@@ -146,6 +155,7 @@ def test_the_bars_are_the_numbers_of_the_table(console: Client, sample: Sample):
     assert drawn == sorted(drawn, reverse=True)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("asked", "days"), [("7", 7), ("90", 90), ("8", 30), ("x", 30), ("", 30)])
 def test_the_span_is_one_of_those_offered(console: Client, sample: Sample, asked: str, days: int):
     answer = console.get(reverse(f"admin:{COSTS}"), {"days": asked})
@@ -165,6 +175,7 @@ def test_costs_before_the_span_do_not_count(console: Client, sample: Sample):
     )
 
 
+@pytest.mark.one_database
 def test_the_costs_page_asks_the_same_with_more_missions(console: Client, sample: Sample):
     url = reverse(f"admin:{COSTS}")
     before = cost(console, url)
@@ -189,10 +200,12 @@ def test_the_costs_page_asks_the_same_with_more_missions(console: Client, sample
     assert cost(console, url) <= before
 
 
+@pytest.mark.one_database
 def test_without_missions_the_page_says_what_would_cost(console: Client):
     assert "Nothing was spent in these 30 days" in page(console, COSTS)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(21)
 def test_looking_at_costs_changes_nothing(console: Client, sample: Sample):
     before = state_of_the_house()
@@ -201,6 +214,7 @@ def test_looking_at_costs_changes_nothing(console: Client, sample: Sample):
     assert state_of_the_house() == before
 
 
+@pytest.mark.one_database
 def test_each_need_of_a_worker_leads_to_where_it_is_answered(console: Client, sample: Sample):
     found = needs(console)
     hold = sample.missions.question.hold_id
@@ -213,11 +227,13 @@ def test_each_need_of_a_worker_leads_to_where_it_is_answered(console: Client, sa
     assert "lint was not started" in found["sandbox-missing"]
 
 
+@pytest.mark.one_database
 def test_a_question_that_was_answered_asks_no_more(console: Client, sample: Sample):
     ToolCall.objects.filter(pk=sample.missions.question.pk).update(state="allowed")
     assert "tool-call" not in needs(console)
 
 
+@pytest.mark.one_database
 def test_a_worker_that_started_since_asks_for_nobody(console: Client, sample: Sample):
     stage = Stage.objects.get(command="lint")
     template = sample.missions.ended
@@ -237,6 +253,7 @@ def test_a_worker_that_started_since_asks_for_nobody(console: Client, sample: Sa
     assert "sandbox-missing" not in found and "budget-reached" in found
 
 
+@pytest.mark.one_database
 def test_a_budget_of_yesterday_asks_for_nobody(console: Client, sample: Sample):
     yesterday = timezone.now() - timedelta(days=1, hours=1)
     Stage.objects.filter(command__in=["summary", "lint"]).update(finished_at=yesterday)
@@ -245,6 +262,7 @@ def test_a_budget_of_yesterday_asks_for_nobody(console: Client, sample: Sample):
     assert "sandbox-missing" in found, "nobody has mended it since"
 
 
+@pytest.mark.one_database
 def test_mail_that_started_nothing_says_the_rule_and_what_would_help(
     console: Client, sample: Sample
 ):

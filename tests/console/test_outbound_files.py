@@ -40,6 +40,7 @@ def address(file: OutboundFile, position: int = 1) -> str:
     return reverse("admin:mail_outbound_file", args=[file.outbound_id, position])
 
 
+@pytest.mark.one_database
 def test_the_page_lists_them_with_a_way_to_open_each(console: Client, file: OutboundFile):
     page = console.get(reverse("admin:mail_outbound_change", args=[file.outbound_id]))
 
@@ -49,6 +50,7 @@ def test_the_page_lists_them_with_a_way_to_open_each(console: Client, file: Outb
     assert file.sha256[:12] in html
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("attachments-01")
 def test_a_file_is_a_download_of_no_type_whatever_it_is(onlooker: Client, file: OutboundFile):
     answer = onlooker.get(address(file))
@@ -59,6 +61,7 @@ def test_a_file_is_a_download_of_no_type_whatever_it_is(onlooker: Client, file: 
     assert answer["X-Content-Type-Options"] == "nosniff"
 
 
+@pytest.mark.one_database
 def test_nobody_opens_one_without_permission_or_where_there_is_none(
     client: Client, console: Client, file: OutboundFile, django_user_model
 ):
@@ -71,12 +74,14 @@ def test_nobody_opens_one_without_permission_or_where_there_is_none(
     assert client.get(address(file)).status_code == 403
 
 
+@pytest.mark.one_database
 def test_bytes_that_are_not_what_was_bound_are_not_shown(console: Client, file: OutboundFile):
     OutboundFile.objects.filter(pk=file.pk).update(sha256="0" * 64)
 
     assert console.get(address(file)).status_code == 404
 
 
+@pytest.mark.one_database
 def test_a_new_message_that_waits_shows_its_files_and_that_it_answers_nothing(
     console: Client, sample: Sample, operator
 ):

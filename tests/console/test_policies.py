@@ -24,6 +24,7 @@ def test_pages_outside_the_console_are_strict(client: Client, db: None):
         assert "'unsafe-inline'" not in found["style-src"] + found["script-src"]
 
 
+@pytest.mark.one_database
 def test_the_console_gets_what_its_scripts_need_and_no_more(console: Client):
     found = policy(console.get(reverse("admin:index")))
     assert "'unsafe-eval'" in found["script-src"]
@@ -37,6 +38,7 @@ def test_the_login_page_has_the_consoles_policy(client: Client, db: None):
     assert "'unsafe-eval'" in policy(client.get(reverse("admin:login")))["script-src"]
 
 
+@pytest.mark.one_database
 def test_no_page_of_the_console_names_another_host(console: Client, sample: Sample):
     for name, args in (
         ("index", []),
@@ -48,6 +50,7 @@ def test_no_page_of_the_console_names_another_host(console: Client, sample: Samp
             assert attribute not in html, (name, attribute)
 
 
+@pytest.mark.one_database
 def test_mail_html_has_a_policy_of_its_own_without_scripts(console: Client, sample: Sample):
     answer = console.get(reverse("admin:mail_message_html", args=[sample.html.pk]))
     found = policy(answer)
@@ -59,6 +62,7 @@ def test_mail_html_has_a_policy_of_its_own_without_scripts(console: Client, samp
     assert answer["X-Frame-Options"] == "SAMEORIGIN"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("injection-02")
 def test_mail_html_is_cleaned(console: Client, sample: Sample):
     answer = console.get(reverse("admin:mail_message_html", args=[sample.html.pk]))
@@ -67,12 +71,14 @@ def test_mail_html_is_cleaned(console: Client, sample: Sample):
     assert "script" not in html and "alert(1)" not in html and "tracker.example" not in html
 
 
+@pytest.mark.one_database
 def test_covered_html_is_not_served(console: Client, sample: Sample):
     for name in ("mail_message_html", "mail_message_raw"):
         answer = console.get(reverse(f"admin:{name}", args=[sample.stranger.pk]))
         assert answer.status_code == 403
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("attachments-01", "attachments-03")
 def test_a_download_has_a_safe_name_and_no_type(console: Client, sample: Sample):
     answer = console.get(reverse("admin:mail_message_part", args=[sample.html.pk, "2"]))

@@ -53,6 +53,7 @@ def decide(identity: object, rule: Rule = Rule.READ_PERMITTED, number: int = 1) 
     )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("address", [*LISTS, "/api/v1/whoami"])
 @pytest.mark.parametrize(
     ("header", "rule"),
@@ -72,6 +73,7 @@ def test_without_a_token_that_counts_nothing_is_shown(address: str, header: str,
     assert (body["code"], body["rule"]) == ("not-authenticated", rule)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("address", "scope"), LISTS.items())
 def test_each_list_asks_for_its_own_scope(address: str, scope: str) -> None:
     others = [other for other in ALL if other != scope]
@@ -148,6 +150,7 @@ def test_pages_follow_each_other_without_gap_or_repetition_while_rows_arrive() -
     assert seen == ["4", "3", "2", "1", "0"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -254,6 +257,7 @@ def test_a_strangers_address_stands_in_the_decision_that_held_the_mail() -> None
     )
 
 
+@pytest.mark.one_database
 def test_the_description_of_the_api_names_the_error_shape_of_every_operation() -> None:
     described = answer(Client(), "/api/v1/openapi.json")
     for address in (*LISTS, "/api/v1/whoami"):
