@@ -16,11 +16,11 @@ from mail import registry
 from mail.gateways.base import Endpoint, Transport
 from mail.gateways.imap import ImapTransport
 from mail.gateways.memory import MemoryServer, MemoryTransport
-from tests.keys import Key, Keys, public_key
+from tests.keys import Key, Keys
 from tests.mail.factories import AccountFactory, IdentityFactory
+from tests.mail.owner import SECRET, owned_by
+from tests.mail.told import shown, told_house, told_once  # noqa: F401
 from tests.servers.dovecot import PASSWORD as DOVECOT_PASSWORD
-
-SECRET = "mailbox-secret"
 
 
 @pytest.fixture
@@ -110,10 +110,6 @@ def embedded_box(short_directory: Path) -> Iterator[Box]:
 @pytest.fixture
 def owner_key(keys: Keys, settings: Any, tmp_path: Path) -> Key:
     """The owner is Reader: his key signs and reads, and his address is told what waits."""
-    path = tmp_path / "owner.asc"
-    path.write_bytes(public_key(keys.reader, armor=True))
-    settings.OWNER_FINGERPRINT = keys.reader.fingerprint
-    settings.OWNER_KEY_FILE = str(path)
-    settings.OWNER_EMAIL = keys.reader.email
-    settings.BASE_URL = "https://countersign.example"
+    for name, value in owned_by(keys.reader, tmp_path).items():
+        setattr(settings, name, value)
     return keys.reader

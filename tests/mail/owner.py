@@ -7,6 +7,7 @@ import uuid
 from datetime import timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from pathlib import Path
 from typing import cast
 
 from approvals.clock import database_now
@@ -19,12 +20,25 @@ from mail.gateways.memory import MemoryServer
 from mail.models import Account, MailedAnswer, Message, NoticeItem, Outbound, OwnerNotice
 from mail.services import mailed_answers, notices, outbound, polling
 from teams.models import Event
-from tests.keys import Key, decrypt
+from tests.keys import Key, decrypt, public_key
 from tests.mail.factories import make_mail, make_signed
 
+SECRET = "mailbox-secret"
 USER = "agent@agents.test"
 OWNER = "reader@example.org"
 ALICE = "alice@example.org"
+
+
+def owned_by(key: Key, directory: Path) -> dict[str, str]:
+    """The settings of an installation whose owner has this key."""
+    path = directory / "owner.asc"
+    path.write_bytes(public_key(key, armor=True))
+    return {
+        "OWNER_FINGERPRINT": key.fingerprint,
+        "OWNER_KEY_FILE": str(path),
+        "OWNER_EMAIL": key.email,
+        "BASE_URL": "https://countersign.example",
+    }
 
 
 def read(content: bytes) -> EmailMessage:
@@ -45,6 +59,13 @@ class House:
         Identity.objects.filter(pk=account.identity_id).update(reply_policy="approve")
         account.refresh_from_db()
         polling.poll(account_id=account.pk)
+
+    @classmethod
+    def reopened(cls, account: Account, server: MemoryServer) -> House:
+        """The house of an account and a server that are further on than at their beginning."""
+        house = cls.__new__(cls)
+        house.account, house.server = account, server
+        return house
 
     def held(self, text: str = "The answer.\n", **fields: str) -> Outbound:
         """A reply that waits."""

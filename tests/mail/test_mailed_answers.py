@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
 from django.utils import timezone
 
-from approvals import registry
 from approvals.models import Approval, Effect, Hold
-from approvals.services import holds
-from approvals.types import Request
 from guards import triggers
-from guards.models import Decision, Identity
+from guards.models import Decision
 from guards.services import keys as pins
-from guards.types import SYSTEM, Asker, Subject
-from mail.gateways.memory import MemoryServer
-from mail.models import Account, MailedAnswer, Message, NoticeItem, OwnerNotice
-from mail.services import mailed_answers, notices, outbound, polling
+from mail.models import MailedAnswer, Message, NoticeItem, OwnerNotice
+from mail.services import mailed_answers, notices
 from pipelines.models import Pipeline
 from pipelines.services import intake
 from teams.models import Event
-from tests.approvals.kinds import GateKind
 from tests.keys import Key, public_key
-from tests.mail.factories import OPERATOR, make_contact, make_mail, make_signed
+from tests.mail.factories import OPERATOR, make_contact, make_signed
 from tests.mail.owner import (
     ALICE,
     OWNER,
-    USER,
     House,
     age_notices,
     digest_of,
@@ -45,14 +36,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture
-def house(account: Account, mail_server: MemoryServer, owner_key: Key) -> House:
-    return House(account, mail_server)
-
-
-@pytest.fixture
-def shown(house: House) -> NoticeItem:
-    """A reply to Alice that waits, and of which the owner was told."""
-    return house.told()
+def house(told_house: House) -> House:
+    return told_house
 
 
 def test_the_owners_signed_yes_sends_the_reply_once(
@@ -134,24 +119,6 @@ def test_an_answer_that_a_crash_cut_off_is_asked_anew_and_done_once(
     assert (answer.state, answer.reason) == ("done", "done")
     dispatch()
     assert len(house.sent_to(ALICE)) == 1
-
-
-def test_a_tool_call_is_allowed_by_mail_too(house: House, owner_key: Key, settings: Any) -> None:
-    gate = GateKind()
-    registry.register_permission(gate)
-    try:
-        wish = Request(gate.name, Subject("tests.gate", "g-1"), Asker("identity", "agent"))
-        hold = holds.hold(request=wish, reason="question")
-        notice = notices.notify()
-        assert notice is not None
-        item = notice.items.get()
-        answer = house.say(owner_key, f"approve {digest_of(item)}")
-        assert answer.reason == "done"
-        hold.refresh_from_db()
-        assert hold.state == "allowed"
-        assert item.approval.expires_at - item.approval.created_at == timedelta(hours=24)
-    finally:
-        registry.forget_kind(gate.name)
 
 
 # --- a no, later, pause, stop ---------------------------------------------------------------------
@@ -271,18 +238,3 @@ def test_the_record_of_an_answer_cannot_be_rewritten(
         NoticeItem.objects.update(approval=None)
     with pytest.raises(DatabaseError), transaction.atomic():
         OwnerNotice.objects.update(encrypted_to="")
-
-
-def test_the_helpers_of_this_page_see_a_reply_that_leaves(house: House) -> None:
-    """The control: without a hold the same draft leaves, and is seen to."""
-    Identity.objects.update(reply_policy="auto")
-    house.server.deliver(USER, make_mail())
-    polling.poll(account_id=house.account.pk)
-    draft = outbound.draft_reply(
-        message_id=Message.objects.latest("pk").pk,
-        text="x",
-        origin=Subject("pipelines.pipeline", str(uuid.uuid4())),
-        executes=True,
-    )
-    outbound.submit(outbound_id=draft.pk, asker=SYSTEM)
-    assert not nothing_left(house)

@@ -14,10 +14,7 @@ from approvals.services import approvals, holds
 from guards.models import ReplayEntry
 from guards.services import keys as pins
 from guards.services import settings as installation
-from mail.adapters import SmtpKind
-from mail.gateways.base import SendOutcome, SubmissionResult
-from mail.gateways.memory import MemoryServer
-from mail.models import Account, Message, NoticeItem, Outbound
+from mail.models import Message, NoticeItem, Outbound
 from mail.services import notices
 from tests.keys import Key, Keys, public_key
 from tests.mail.factories import OPERATOR, make_contact, make_signed
@@ -39,14 +36,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture
-def house(account: Account, mail_server: MemoryServer, owner_key: Key) -> House:
-    return House(account, mail_server)
-
-
-@pytest.fixture
-def shown(house: House) -> NoticeItem:
-    """A reply to Alice that waits, and of which the owner was told."""
-    return house.told()
+def house(told_house: House) -> House:
+    return told_house
 
 
 def test_an_unsigned_yes_does_nothing_and_the_owner_is_told(
@@ -133,35 +124,6 @@ def test_the_digest_of_another_draft_approves_that_one_alone(
     dispatch()
     assert house.sent_to(ALICE) == []
     assert len(house.sent_to("bob@example.org")) == 1
-
-
-def test_a_digest_of_the_console_is_none_that_was_shown_by_mail(
-    house: House, owner_key: Key
-) -> None:
-    waiting = house.held()
-    approval = holds.open_for_review(hold_id=waiting.hold_id, by=OPERATOR)
-    answer = house.say(owner_key, f"approve {approval.digest}")
-    assert (answer.state, answer.reason) == ("refused", "unknown-digest")
-    assert nothing_left(house)
-
-
-def test_a_kind_for_the_console_alone_refuses_by_name(
-    house: House, owner_key: Key, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SmtpKind, "via", frozenset({"policy", "console"}))
-    waiting = house.held()
-    approval = holds.open_for_review(hold_id=waiting.hold_id, by=OPERATOR)
-    answer = house.say(owner_key, f"approve {approval.digest}")
-    assert (answer.state, answer.reason) == ("refused", "answer-elsewhere")
-    assert "Mail" in answer.detail
-    assert nothing_left(house)
-
-
-def test_a_notice_that_never_left_gives_no_digest_to_answer(house: House, owner_key: Key) -> None:
-    house.server.next_result = SubmissionResult(SendOutcome.FAILED, "not-connected")
-    item = house.told()
-    answer = house.say(owner_key, f"approve {digest_of(item)}")
-    assert (answer.state, answer.reason) == ("refused", "unknown-digest")
 
 
 def test_a_yes_after_its_day_is_over_does_nothing(

@@ -11,8 +11,7 @@ from guards import openpgp
 from guards.openpgp import SignatureOutcome, SignatureReport
 from mail import answer_proof
 from mail.answer_proof import Proof
-from mail.gateways.memory import MemoryServer
-from mail.models import Account, MailedAnswer, NoticeItem, OwnerNotice
+from mail.models import NoticeItem, OwnerNotice
 from mail.services import mailed_answers, notices, polling
 from mail.types import ParsedMessage
 from tests.keys import Key, sign_detached
@@ -33,14 +32,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture
-def house(account: Account, mail_server: MemoryServer, owner_key: Key) -> House:
-    return House(account, mail_server)
-
-
-@pytest.fixture
-def shown(house: House) -> NoticeItem:
-    """A reply to Alice that waits, and of which the owner was told."""
-    return house.told()
+def house(told_house: House) -> House:
+    return told_house
 
 
 def test_an_order_in_the_subject_alone_does_nothing(
@@ -212,16 +205,6 @@ def test_a_stranger_who_guesses_digests_makes_us_write_to_nobody(
 ) -> None:
     house.say_unsigned(f"approve {'ef' * 32}")
     assert len(house.sent_to(OWNER)) == 1
-
-
-def test_old_mail_of_a_new_account_answers_nothing(
-    account: Account, mail_server: MemoryServer, owner_key: Key
-) -> None:
-    mail_server.deliver(USER, make_signed(owner_key, f"approve {'ab' * 32}", sender=OWNER))
-    polling.poll(account_id=account.pk)
-    mailed_answers.settle_due()
-    answer = MailedAnswer.objects.get()
-    assert (answer.state, answer.reason) == ("refused", "first-pass")
 
 
 def test_without_an_owner_key_a_yes_counts_for_nothing(
