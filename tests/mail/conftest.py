@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,18 @@ def dovecot_box(dovecot) -> Box:
     return Box(ImapTransport(), endpoint, lambda raw: dovecot.append(user, raw))
 
 
-@pytest.fixture
-def embedded_box(short_directory: Path) -> Iterator[Box]:
+@dataclass
+class Embedded:
+    """The embedded server in a loop of its own, with mailboxes that nobody has used yet."""
+
+    imap: int
+    unused: Iterator[str]
+    deliver: Callable[[str, bytes], object]
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """Started once for the session."""
     from config.embedded_mail import EmbeddedMail, Mailbox
 
     loop = asyncio.new_event_loop()
@@ -93,18 +103,23 @@ def embedded_box(short_directory: Path) -> Iterator[Box]:
     def call(coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
 
+    users = [f"user{number}@agents.test" for number in range(30)]
     server = EmbeddedMail(
-        directory=short_directory, mailboxes=[Mailbox("user@agents.test", SECRET)]
+        directory=tmp_path_factory.mktemp("embedded"),
+        mailboxes=[Mailbox(user, SECRET) for user in users],
     )
     ports = call(server.__aenter__())
-    yield Box(
-        ImapTransport(),
-        Endpoint("127.0.0.1", ports.imap, "user@agents.test", SECRET),
-        lambda raw: call(server.deliver("user@agents.test", raw)),
-    )
+    yield Embedded(ports.imap, iter(users), lambda user, raw: call(server.deliver(user, raw)))
     call(server.__aexit__(None, None, None))
     loop.call_soon_threadsafe(loop.stop)
     thread.join(5)
+
+
+@pytest.fixture
+def embedded_box(embedded: Embedded) -> Box:
+    user = next(embedded.unused)
+    endpoint = Endpoint("127.0.0.1", embedded.imap, user, SECRET)
+    return Box(ImapTransport(), endpoint, lambda raw: embedded.deliver(user, raw))
 
 
 @pytest.fixture

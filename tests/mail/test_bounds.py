@@ -191,14 +191,14 @@ WORST = {
 }
 
 
-def confined(work: Callable[[], object]) -> int:
-    """The exit of a process that may use two seconds of CPU and 200 MB more than this one."""
+def confined(work: Callable[[], object], *, seconds: int = 2) -> int:
+    """The exit of a process that may use so much CPU, and 200 MB more than this one."""
 
     def inside() -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         room = pages * resource.getpagesize() + 200_000_000
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-        resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         work()
 
     return exit_of(forked(inside))
@@ -217,4 +217,4 @@ def test_what_costs_more_is_seen() -> None:
             pass
 
     assert confined(lambda: bytearray(300_000_000)) == 1
-    assert confined(burn) == -signal.SIGKILL
+    assert confined(burn, seconds=1) == -signal.SIGKILL

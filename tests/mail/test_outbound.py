@@ -368,6 +368,7 @@ def test_the_preview_names_every_field_that_a_person_must_see(held):
     assert f"References: <{answered}>".encode() in frozen.payload
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 @pytest.mark.parametrize(
     ("change", "field"),

@@ -30,7 +30,11 @@ USER = "agent@agents.test"
 ALICE = "alice@example.org"
 SUBJECT, BODY, NAME = "the secret plan", "meet at the harbour", "map-of-the-harbour.bin"
 CONTENT = bytes(range(256)) * 40
-WITH_AND_WITHOUT_R = ("---", "r--", "-wx", "rwx")
+WITH_AND_WITHOUT_R = (
+    "---",
+    *(pytest.param(rwx, marks=pytest.mark.one_database) for rwx in ("r--", "-wx")),
+    "rwx",
+)
 #: `w` and `x` change nothing for what is read: with each of them alone `make soak` asks again.
 RIGHTS = (
     *WITH_AND_WITHOUT_R,
@@ -200,6 +204,7 @@ def test_no_tool_tells_what_a_sender_without_r_wrote(account, deliver, rwx):
     assert tree["children"][1]["name"] == (NAME if readable else REDACTED)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("rwx", WITH_AND_WITHOUT_R)
 def test_diagnosis_needs_no_permission_and_never_tells_the_text(account, deliver, rwx):
     may(account, rwx)
@@ -243,6 +248,7 @@ def test_an_attachment_is_that_leaf_alone_with_its_digest(account, deliver):
     assert got["is_signed"] is False
 
 
+@pytest.mark.one_database
 def test_a_part_comes_in_pieces_that_fit_together(account, deliver):
     may(account, "r--")
     (message,) = deliver(with_attachment())
@@ -258,6 +264,7 @@ def test_a_part_comes_in_pieces_that_fit_together(account, deliver):
     assert (beyond["content_base64"], beyond["next_offset"]) == ("", None)
 
 
+@pytest.mark.one_database
 def test_a_long_text_comes_in_pieces_and_nothing_is_cut_silently(account, deliver):
     may(account, "r--")
     text = "".join(f"{number}\n" for number in range(60_000))
@@ -282,6 +289,7 @@ def test_what_is_no_piece_of_a_text_is_refused_by_its_field(wrong, field):
     assert (refused["code"], refused["field"]) == ("invalid-input", field)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -364,6 +372,7 @@ def test_pages_follow_each_other_by_the_apis_cursors(account, deliver):
     assert seen == [message.pk for message in reversed(stored)]
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-36")
 @pytest.mark.parametrize(
     ("tool", "arguments", "field"),
@@ -404,6 +413,7 @@ def test_an_argument_of_another_type_is_refused_by_its_name(tool, arguments, fie
     assert (refused["code"], refused["field"]) == ("invalid-input", field)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-36")
 def test_arguments_of_their_own_types_are_taken(account, deliver):
     deliver(make_mail(), make_mail())
@@ -423,6 +433,7 @@ def test_a_message_that_cannot_be_there_is_not_found(number):
     assert refused["code"] == "not-found"
 
 
+@pytest.mark.one_database
 def test_the_api_describes_its_new_addresses(client: Client):
     described = client.get("/api/v1/openapi.json").json()
     for tool, pattern in ADDRESSES.items():
