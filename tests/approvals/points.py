@@ -10,12 +10,18 @@ import pytest
 from django.db import transaction
 
 
-def on_both(names: Iterable[str], *both: str) -> list[Any]:
-    """Parameters of all `names`, of which the second database is asked `both` alone."""
-    names = list(names)
-    assert set(both) <= set(names)
-    one = pytest.mark.one_database
-    return [name if name in both else pytest.param(name, marks=one) for name in names]
+def on_both(names: Iterable[str], *both: str, soak: Iterable[str] = ()) -> list[Any]:
+    """Parameters of all `names`, of which the second database is asked `both` alone.
+
+    Those of `soak` are for the long run.
+    """
+    names, long = list(names), frozenset(soak)
+    assert {*both} | long <= set(names)
+    marks = {
+        name: [pytest.mark.one_database] * (name not in both) + [pytest.mark.soak] * (name in long)
+        for name in names
+    }
+    return [pytest.param(name, marks=marks[name]) for name in names]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from approvals.models import Artifact
 from approvals.services import artifacts, rotation
 from guards.exceptions import Conflict
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 class PowerCut(BaseException):

@@ -210,8 +210,24 @@ def test_no_order_of_events_makes_a_second_contact() -> None:
     run_state_machine_as_test(
         SignOffDesk,
         settings=settings(
-            max_examples=12,
+            max_examples=6,
             stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert verification.verify().ok
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+@pytest.mark.django_db
+def test_no_order_of_events_makes_a_second_contact_for_long() -> None:
+    run_state_machine_as_test(
+        SignOffDesk,
+        settings=settings(
+            max_examples=100,
+            stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -319,6 +319,7 @@ class Desk(RuleBasedStateMachine):
 @pytest.mark.invariant(19)
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
+@pytest.mark.one_database
 def test_no_order_makes_a_second_post_or_one_without_authority() -> None:
     run_state_machine_as_test(
         Desk,

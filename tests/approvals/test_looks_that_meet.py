@@ -66,10 +66,14 @@ POINTS: dict[str, tuple[Callable[[LookingKind], None], int, str]] = {
     "in-the-record": (lambda kind: die_on(signals.look_changed), 5, "lost"),
     "after-record": (lambda kind: kill_at_unit(9), 5, "verified_sent_observation"),
 }
+#: Between the first contact and the last, each with its own count: for the long run.
+ALIKE = ("before-list-commits", "after-list")
 
 
 @pytest.mark.invariant(20)
-@pytest.mark.parametrize("point", on_both(POINTS, "before-list-commits", "in-the-record"))
+@pytest.mark.parametrize(
+    "point", on_both(POINTS, "after-last-contact", "in-the-record", soak=ALIKE)
+)
 def test_a_killed_look_leaves_all_of_its_record_or_nothing(
     kind: LookingKind, root: Root, point: str
 ) -> None:

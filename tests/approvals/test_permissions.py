@@ -28,7 +28,7 @@ from guards.types import Asker, Subject
 from tests.approvals.factories import ALLOWED, OPERATOR, held, opened, request
 from tests.approvals.kinds import CountingKind, GateKind
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ def test_gnupg_that_fails_or_hangs_is_unavailable_and_leaves_nobody_behind(
 ) -> None:
     """Neither the one that was asked nor the one that waits, which may end before it runs."""
     monkeypatch.setenv("PATH", _stand_in(tmp_path, f"echo $$ >> {tmp_path}/pids\n{script}"))
-    report = GnuPGVerifier(timeout=1).verify(
+    report = GnuPGVerifier(timeout=0.5).verify(
         signed=PAYLOAD,
         signature=signature,
         pins=[pin_for(keys.alice)],

@@ -143,6 +143,7 @@ def test_what_it_proposes_runs_and_is_answered(desk: Desk, worker: Worker, serve
     assert [event.facts["plan"] for event in planned] == ["a plan is asked for", "greet, shout"]
 
 
+@pytest.mark.one_database
 def test_it_reads_the_signed_text_and_the_commands_of_now_and_nothing_else(
     desk: Desk, worker: Worker, owner: Owner
 ) -> None:
@@ -186,6 +187,7 @@ def test_it_reads_the_signed_text_and_the_commands_of_now_and_nothing_else(
     assert "do something" not in contract["task"]
 
 
+@pytest.mark.one_database
 def test_its_mission_is_bounded_by_the_settings_and_has_no_tools(
     desk: Desk, worker: Worker, settings: Any
 ) -> None:
@@ -200,6 +202,7 @@ def test_its_mission_is_bounded_by_the_settings_and_has_no_tools(
     assert contract["write_set"] == []
 
 
+@pytest.mark.one_database
 def test_a_rule_that_matches_is_asked_first(desk: Desk, worker: Worker) -> None:
     rules.save_rule(name="loud", match="loudly", calls=[{"command": "shout"}], by=OPERATOR)
 
@@ -209,6 +212,7 @@ def test_a_rule_that_matches_is_asked_first(desk: Desk, worker: Worker) -> None:
     assert worker.jobs == []
 
 
+@pytest.mark.one_database
 def test_without_the_setting_nobody_is_asked(desk: Desk, worker: Worker, settings: Any) -> None:
     settings.PLANNER = ""
 
@@ -235,6 +239,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W19")
 @pytest.mark.parametrize(("ordered", "rule"), ORDERS)
 def test_whatever_it_proposes_is_a_signed_command_with_valid_arguments_or_nothing(
@@ -246,6 +251,7 @@ def test_whatever_it_proposes_is_a_signed_command_with_valid_arguments_or_nothin
     assert (answer.rule, answer.planner) == (rule, "claude")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(17)
 def test_a_model_that_obeys_the_mail_can_bring_about_nothing_that_is_not_signed(
     desk: Desk, worker: Worker, server: Any
@@ -309,6 +315,7 @@ def same_effects(desk: Desk, server: Any, name: str) -> bool:
     return benign == effects(execution.run(pipeline_id=pipeline.pk), server)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(17)
 @pytest.mark.fault("injection-02", "W18")
 def test_orders_that_its_sender_did_not_write_change_nothing(
@@ -332,6 +339,7 @@ def test_orders_planted_in_fifty_mails_change_nothing(
     assert all(same_effects(desk, server, f"name{number}") for number in range(50))
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(17)
 def test_a_model_that_obeys_the_mail_may_choose_among_what_is_signed(
     desk: Desk, worker: Worker
@@ -344,6 +352,7 @@ def test_a_model_that_obeys_the_mail_may_choose_among_what_is_signed(
     assert pipeline.status == "completed", pipeline.error
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 def test_a_command_that_lost_its_signature_meanwhile_is_refused(
     desk: Desk, worker: Worker, owner: Owner
@@ -357,6 +366,7 @@ def test_a_command_that_lost_its_signature_meanwhile_is_refused(
     assert carry_out(desk).refused_rule == "command-not-runnable"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "output",
     [b"", b"{", b'{"command": "greet"}', b'["greet"]', b'[{"args": {}}]', b"null", b"[" * 100_000],
@@ -367,6 +377,7 @@ def test_an_answer_without_the_form_is_no_plan(db: None, worker: Worker, output:
     assert isinstance(answer, PlanRefused) and answer.rule == "no-plan"
 
 
+@pytest.mark.one_database
 def test_an_answer_that_breaks_the_form_is_refused_when_it_is_handed_in(
     desk: Desk, worker: Worker, server: Any
 ) -> None:
@@ -393,6 +404,7 @@ def test_a_message_is_asked_about_once_whatever_became_of_it(desk: Desk, worker:
     assert pipeline.stages.get(command=PLAN).attempt == 1
 
 
+@pytest.mark.one_database
 def test_a_text_beyond_all_measure_is_not_given_to_it(desk: Desk, worker: Worker) -> None:
     pipeline = carry_out(desk, "x" * (asked_plans.LONGEST_TEXT + 1))
 

@@ -46,6 +46,7 @@ def opened() -> Any:
     return holds.open_for_review(hold_id=call.hold_id, by=OPERATOR)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("runner-04", "sister-33")
 def test_a_worker_asks_is_told_no_asks_for_less_is_allowed_and_ends(workshop: Workshop) -> None:
     workshop.api.scripts[""] = Turns(

@@ -114,6 +114,7 @@ def test_it_waits_for_its_turn_like_any_other(due, settings):
     assert begun(looked) is not None
 
 
+@pytest.mark.one_database
 def test_a_command_that_may_not_run_is_not_begun_ahead(due, owner):
     pipeline = due()
     assert beginning.look_ahead() is not None
@@ -161,6 +162,7 @@ def test_the_end_is_on_record_even_if_the_next_one_cannot_begin(due, monkeypatch
     assert Stage.objects.get(pipeline=second, command="quiet").attempt == 0
 
 
+@pytest.mark.one_database
 def test_a_command_that_was_replaced_after_the_look_does_not_begin(due, owner):
     first, second = due(), due()
     looked = beginning.look_at(second.pk)
@@ -175,6 +177,7 @@ def test_a_command_that_was_replaced_after_the_look_does_not_begin(due, owner):
     assert execution.run(pipeline_id=first.pk).error.startswith("quiet: changed")
 
 
+@pytest.mark.one_database
 def test_a_command_whose_time_ended_after_the_look_does_not_begin(due, owner):
     soon = timezone.now() + timedelta(minutes=1)
     owner.install(
@@ -216,6 +219,7 @@ def test_the_end_is_on_record_whatever_is_wrong_with_the_next_one(due, monkeypat
     assert first.status == "completed"
 
 
+@pytest.mark.one_database
 def test_a_queue_that_cannot_be_reached_does_not_strand_what_has_begun(due, monkeypatch):
     pipelines = [due(), due(), due()]
 

@@ -110,6 +110,7 @@ def test_cancelling_kills_the_whole_group_and_the_worker_records_nothing_more(
             control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant(16)
 def test_a_worker_whose_pipeline_is_cancelled_from_another_host_ends_its_own_children(
@@ -149,6 +150,7 @@ def test_a_claim_that_holds_is_not_taken_away_and_a_row_out_of_sight_proves_noth
     assert claims.is_taken_away(later)
 
 
+@pytest.mark.one_database
 def test_cancelling_before_the_process_starts_is_noticed_when_it_has_ended(desk, server, owner):
     owner.install("greet", fixed_args=["hello"])
     rules.save_rule(name="greet", match="greet", calls=[{"command": "greet"}], by=OPERATOR)

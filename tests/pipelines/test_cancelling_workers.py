@@ -40,6 +40,7 @@ def planned(
         yield pipeline
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(16)
 @pytest.mark.fault("sister-34", "runner-07", "W14")
 def test_a_cancelled_worker_is_gone_with_all_it_started(planned, server, messages_api):
@@ -64,6 +65,7 @@ def test_a_cancelled_worker_is_gone_with_all_it_started(planned, server, message
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(planned.pk)]
 
 
+@pytest.mark.soak
 def test_a_worker_that_ran_out_of_turns_is_tried_again_by_an_operators_word(
     planned, server, messages_api
 ):

@@ -47,6 +47,7 @@ def test_it_runs_two_commands_and_answers_with_the_result(desk, owner, server):
     assert server.sent[0].recipients == (desk.requester.email,)
 
 
+@pytest.mark.one_database
 def test_it_puts_the_pipe_on_standard_input(desk, owner, server):
     owner.install("echo-pipe", binary="cat", output_schema={"type": "object"})
 
@@ -57,6 +58,7 @@ def test_it_puts_the_pipe_on_standard_input(desk, owner, server):
     assert "please do it" in pipeline.pipe["data"]["data"]["text"]
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-27")
 def test_a_passthrough_stage_leaves_the_pipe_as_it_is(desk, owner, server):
     owner.install("greet", fixed_args=["the result"])
@@ -115,6 +117,7 @@ def test_a_failure_sends_the_fixed_text_and_runs_nothing_more(desk, owner, serve
     assert payload == (f"This request could not be completed. Reference: pipeline-{pipeline.pk}\n")
 
 
+@pytest.mark.one_database
 def test_reply_false_suppresses_only_the_success_text(desk, owner, server, scripts):
     owner.install("quiet", reply=False)
 
@@ -127,6 +130,7 @@ def test_reply_false_suppresses_only_the_success_text(desk, owner, server, scrip
     assert len(server.sent) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-30")
 def test_more_than_one_megabyte_of_output_fails_the_stage(desk, owner, server, scripts):
     owner.install("flood", binary=script(scripts, "flood", "exec yes"), timeout="20s")
@@ -137,6 +141,7 @@ def test_more_than_one_megabyte_of_output_fails_the_stage(desk, owner, server, s
     assert "1 MB" in pipeline.stages.get(command="flood").error
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-28", "sister-30")
 def test_one_megabyte_exactly_goes_through_whole(desk, owner, server, scripts):
     """The control; and nothing on the way, through three programs, cuts it."""
@@ -151,6 +156,7 @@ def test_one_megabyte_exactly_goes_through_whole(desk, owner, server, scripts):
     assert int(body(server.sent[0].payload)) == 1_000_000 + len('{"data":,"files":[]}')
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-29")
 def test_fast_steps_hand_on_everything_they_wrote(desk, owner, server):
     steps = [{"binary": "cat"}, {"binary": "tr", "fixed_args": ["-d", "{}"]}, counting()]
@@ -163,6 +169,7 @@ def test_fast_steps_hand_on_everything_they_wrote(desk, owner, server):
     assert len(pipeline.stages.get(command="chain").argv) == 3
 
 
+@pytest.mark.one_database
 def test_a_step_that_fails_fails_the_chain(desk, owner, server):
     owner.install("chain", steps=[{"binary": "false"}, {"binary": "cat"}])
 
@@ -172,6 +179,7 @@ def test_a_step_that_fails_fails_the_chain(desk, owner, server):
     assert "exit code 1" in pipeline.error
 
 
+@pytest.mark.one_database
 def test_a_stage_past_its_own_timeout_is_ended_with_all_its_steps(desk, owner, server, scripts):
     """The time lies over the chain and is each command's own: the stage before takes longer."""
     slower = script(scripts, "slower", "sleep 1.2; echo done")
@@ -186,6 +194,7 @@ def test_a_stage_past_its_own_timeout_is_ended_with_all_its_steps(desk, owner, s
     assert not process.end_marked("COUNTERSIGN_PIPELINE", str(pipeline.pk))
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-35")
 def test_no_child_of_a_chain_sees_more_than_its_command_declares(desk, owner, server, monkeypatch):
     for name in ("ANTHROPIC_API_KEY", "SMTP_PASSWORD", "FIELD_KEYS"):
@@ -204,6 +213,7 @@ def test_no_child_of_a_chain_sees_more_than_its_command_declares(desk, owner, se
         assert names <= {"TOKEN", *ours}
 
 
+@pytest.mark.one_database
 def test_a_secret_that_does_not_resolve_fails_the_stage(desk, owner, server):
     owner.install("show", binary="env", env_vars=[{"name": "TOKEN", "secret": "env:NOT_THERE"}])
 
@@ -213,6 +223,7 @@ def test_a_secret_that_does_not_resolve_fails_the_stage(desk, owner, server):
     assert pipeline.stages.get(command="show").exit_code is None
 
 
+@pytest.mark.one_database
 def test_an_output_that_does_not_match_its_schema_fails_the_stage(desk, owner, server):
     owner.install("greet", fixed_args=['{"n": "5"}'], output_schema=number_schema())
 
@@ -222,6 +233,7 @@ def test_an_output_that_does_not_match_its_schema_fails_the_stage(desk, owner, s
     assert "n: '5' is not of type 'integer'" in pipeline.error
 
 
+@pytest.mark.one_database
 def test_a_passthrough_output_is_validated_too(desk, owner, server):
     owner.install(
         "greet", mode="passthrough", fixed_args=["no json"], output_schema=number_schema()
@@ -230,6 +242,7 @@ def test_a_passthrough_output_is_validated_too(desk, owner, server):
     assert run(desk, {"command": "greet"}).status == "failed"
 
 
+@pytest.mark.one_database
 def test_a_claude_command_is_shown_and_fails_honestly_without_its_program(
     desk, owner, server, settings
 ):
@@ -279,6 +292,7 @@ def hurry(monkeypatch):
     monkeypatch.setattr(time, "monotonic", clock)
 
 
+@pytest.mark.one_database
 def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_own(
     desk, owner, server, settings, hurry
 ):
@@ -296,6 +310,7 @@ def test_a_stage_that_does_not_fit_into_the_queues_time_waits_for_a_task_of_its_
     assert "FIRST" in body(server.sent[0].payload)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("answer", "ran"), [("said\n", "echo said"), (None, "exit 1")], ids=["result", "fixed text"]
 )

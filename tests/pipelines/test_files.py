@@ -78,6 +78,7 @@ def error_of(pipeline: Pipeline) -> str:
     return pipeline.stages.exclude(command="reply").get(status="failed").error
 
 
+@pytest.mark.one_database
 def test_an_attachment_lies_in_the_directory_and_stands_in_the_pipe(desk, owner, server):
     owner.install("see", binary="cat", mode="passthrough", output_schema=...)
 
@@ -101,6 +102,7 @@ def test_an_attachment_lies_in_the_directory_and_stands_in_the_pipe(desk, owner,
     assert pipeline.pipe["files"][0]["path"] == "02-report.pdf"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("attachments-01", "attachments-03", "exec-02", "sister-25")
 def test_hostile_names_are_text_and_the_files_stay_below_the_directory(desk, owner, server):
     owner.install("see", binary="cat", mode="passthrough", output_schema=...)
@@ -148,6 +150,7 @@ def test_a_program_makes_a_file_and_the_pipe_holds_it(desk, owner, server, scrip
     }
 
 
+@pytest.mark.one_database
 def test_a_program_that_echoes_the_pipe_hands_its_files_on(desk, owner, server):
     owner.install("echo-pipe", binary="cat", files=True, output_schema=OBJECT)
     owner.install("again", binary="cat", files=True, output_schema=OBJECT)
@@ -158,6 +161,7 @@ def test_a_program_that_echoes_the_pipe_hands_its_files_on(desk, owner, server):
     assert (entry["path"], entry["origin"]) == ("02-report.pdf", "attachment")
 
 
+@pytest.mark.one_database
 def test_a_written_over_attachment_is_told_from_the_mails_own(desk, owner, server, scripts):
     answer = {"data": {}, "files": [{"path": "02-report.pdf", "origin": "attachment"}]}
     made = answering(scripts, answer, "printf other > 02-report.pdf")
@@ -168,6 +172,7 @@ def test_a_written_over_attachment_is_told_from_the_mails_own(desk, owner, serve
     assert (entry["origin"], entry["size"]) == ("stage-1", 5)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -183,6 +188,7 @@ def test_files_pass_through_or_end_with_a_stage_that_does_not_say_them(
     assert [entry["path"] for entry in run(desk, "stage").pipe["files"]] == expected
 
 
+@pytest.mark.one_database
 def test_a_stage_that_returns_files_and_leaves_them_out_drops_them(desk, owner, server, scripts):
     made = answering(scripts, {"data": {"a": 1}})
     owner.install("drops", binary=made, files=True, output_schema=OBJECT)
@@ -192,6 +198,7 @@ def test_a_stage_that_returns_files_and_leaves_them_out_drops_them(desk, owner, 
     assert (pipeline.status, pipeline.pipe) == ("completed", {"data": {"a": 1}, "files": []})
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("attachments-03", "sister-25")
 def test_a_stage_that_names_a_file_outside_fails_and_nothing_of_it_leaves(
     desk, owner, server, scripts
@@ -206,6 +213,7 @@ def test_a_stage_that_names_a_file_outside_fails_and_nothing_of_it_leaves(
     assert b"could not be completed" in server.sent[0].payload
 
 
+@pytest.mark.one_database
 def test_what_lies_in_the_directory_is_nobodys_configuration(desk, owner, server, scripts):
     owner.install("tells", binary=script(scripts, "tells", 'printf "%s %s" "$HOME" "$PWD"'))
 
@@ -274,6 +282,7 @@ _CLAIMS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.one_database
 @given(st.lists(_CLAIMS, max_size=3))
 @rounds(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -297,6 +306,7 @@ def test_a_file_that_may_is_taken_whichever_way_it_is_written(place, path):
     assert [entry["path"] for entry in pipe["files"]] == ["a"]
 
 
+@pytest.mark.one_database
 def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(desk, owner, server, scripts):
     fills = script(scripts, "fills", "truncate -s 99999999 x; printf 1 > y; printf {}")
     more = script(scripts, "more", "printf 2 >> y; printf {}")
@@ -331,6 +341,7 @@ def test_an_output_with_files_has_its_exact_form(place, answer, sentence):
     assert sentence in f"{refused.value.rule}: {refused.value.detail}"
 
 
+@pytest.mark.one_database
 def test_a_file_that_is_swapped_before_the_next_stage_fails_it(desk, owner, server, scripts):
     swap = script(scripts, "swap", "rm 02-report.pdf; ln -s /etc/passwd 02-report.pdf")
     owner.install("swap", binary=swap, mode="passthrough", output_schema=...)
@@ -339,6 +350,7 @@ def test_a_file_that_is_swapped_before_the_next_stage_fails_it(desk, owner, serv
     assert error_of(run(desk, "swap", "see")).startswith("file-not-regular: ")
 
 
+@pytest.mark.one_database
 def test_a_path_from_the_pipe_is_one_argument_that_opens(desk, owner, server):
     argument = {"name": "file", "type": "string", "position": 1, "from_pipe": "/files/0/path"}
     owner.install("count", binary="wc", fixed_args=["-c"], args=[argument])
@@ -348,6 +360,7 @@ def test_a_path_from_the_pipe_is_one_argument_that_opens(desk, owner, server):
     assert pipeline.pipe["data"].split()[0] == str(len(PDF)), pipeline.error
 
 
+@pytest.mark.one_database
 def test_attachments_above_a_cap_fail_the_work_and_are_not_written(
     desk, owner, server, monkeypatch
 ):
@@ -360,6 +373,7 @@ def test_attachments_above_a_cap_fail_the_work_and_are_not_written(
     assert list(files.directory_of(pipeline.pk).iterdir()) == []
 
 
+@pytest.mark.one_database
 def test_a_directory_that_was_lost_is_filled_again_from_the_mail(desk, owner, server):
     owner.install("see", binary="cat", mode="passthrough", output_schema=...)
     pipeline = run(desk, "see")

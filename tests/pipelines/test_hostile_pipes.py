@@ -45,6 +45,7 @@ def hand_on(desk: Desk, owner, server, scripts, ran: Path):
     return run
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(14)
 @pytest.mark.parametrize(
     "value",
@@ -65,6 +66,7 @@ def test_text_of_any_kind_is_one_argument_as_it_is(hand_on, value):
     assert stage.output[:19_000] == f"2\n[--named={value}][{value}]"[:19_000]
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(14)
 @pytest.mark.parametrize("value", ["-rf", "--upload-p=sh", "--"])
 def test_what_begins_with_a_dash_is_refused_in_a_position_and_never_runs(
@@ -80,6 +82,7 @@ def test_what_begins_with_a_dash_is_refused_in_a_position_and_never_runs(
     assert value not in body(server.sent[0].payload).split("pipeline-")[0].split()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(14)
 def test_behind_the_end_of_options_the_same_value_is_harmless(hand_on):
     """The control: the refusal above is about options, not about the value."""

@@ -42,6 +42,7 @@ def shell(*words: str) -> Any:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
+@pytest.mark.one_database
 def test_the_page_shows_the_contract_beside_what_was_handed_in(
     desk: MissionDesk, admin_client: Client
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_page_shows_the_contract_beside_what_was_handed_in(
     assert f"{str(mission.pk)[:8]} · publish" in listed and "0.00 of 1.50 USD" in listed
 
 
+@pytest.mark.one_database
 def test_mail_that_a_person_may_not_read_is_covered(
     desk: MissionDesk, admin_client: Client
 ) -> None:
@@ -74,6 +76,7 @@ def test_an_operator_releases_a_mission_that_began(desk: MissionDesk, admin_clie
     assert "Release the write set" not in page(admin_client, mission)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-53")
 def test_an_operator_abandons_a_mission_that_never_began(
     desk: MissionDesk, admin_client: Client
@@ -85,6 +88,7 @@ def test_an_operator_abandons_a_mission_that_never_began(
     assert (mission.status, mission.reason) == ("abandoned", "it hangs")
 
 
+@pytest.mark.one_database
 def test_whoever_may_only_look_presses_nothing(desk: MissionDesk, client: Client) -> None:
     from django.contrib.auth.models import Permission, User
 
@@ -99,6 +103,7 @@ def test_whoever_may_only_look_presses_nothing(desk: MissionDesk, client: Client
     assert mission.status == "open"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-52")
 def test_a_mission_that_holds_others_up_is_called_stuck(
     desk: MissionDesk, admin_client: Client

@@ -80,6 +80,7 @@ def test_another_result_of_the_same_round_is_refused(worker: Worker) -> None:
     assert MissionResult.objects.get().prose == "It is published."
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("tool", ["mission_show", "mission_result"])
 def test_another_missions_id_is_refused_and_says_nothing_of_it(worker: Worker, tool: str) -> None:
     other = start(name="prune", write_set=["archive"])
@@ -105,6 +106,7 @@ def test_an_operators_token_with_the_scope_works_on_no_mission(worker: Worker, t
     assert made.structured_content["rule"] == "other-holder"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-36")
 @pytest.mark.parametrize(
     ("arguments", "field"),
@@ -127,6 +129,7 @@ def test_what_is_no_call_is_refused_by_its_field(
     assert not MissionResult.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-1")
 @pytest.mark.parametrize(
     ("changes", "named"),

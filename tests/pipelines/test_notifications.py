@@ -127,6 +127,7 @@ def test_where_each_mail_needs_a_persons_yes_none_is_asked_for_it(desk, server):
     assert acknowledging.sweep() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 def test_acknowledgements_leave_half_of_the_hours_replies_to_answers(desk, server, settings):
     settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 4
@@ -152,6 +153,7 @@ def test_it_leaves_the_daily_caps_alone(desk, server, settings):
     assert len(server.sent) == 2
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_tells_the_requester_while_the_stage_runs(
     desk, owner, server, settings, tmp_path, scripts

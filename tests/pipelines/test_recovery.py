@@ -120,6 +120,7 @@ def test_a_notice_that_was_cut_off_is_sent_by_the_next_recovery(desk, server):
     assert len(server.sent) == 1
 
 
+@pytest.mark.one_database
 def test_a_draft_of_the_result_takes_the_fixed_text(desk, server):
     pipeline = abandoned(desk, dead_process())
     outbound.draft_reply(
@@ -156,6 +157,7 @@ def test_a_reply_on_its_way_is_left_to_its_effect(desk, server, status):
     assert claims.claim_pipeline(following.pk) is not None  # nothing of it runs: it keeps no place
 
 
+@pytest.mark.one_database
 def test_a_transient_failure_keeps_the_notice_due(desk, server, monkeypatch):
     pipeline = abandoned(desk, dead_process())
     recovery.interrupt(pipeline=Pipeline.objects.get(pk=pipeline.pk))
@@ -179,6 +181,7 @@ def test_interrupting_is_one_event_for_each_row(desk, server):
     assert sorted(kinds) == ["pipeline.interrupted", "stage.interrupted"]
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(16)
 @pytest.mark.fault("sister-34")
 def test_what_a_dead_workers_stage_left_running_is_ended(desk, server, tmp_path):
@@ -227,11 +230,12 @@ def test_a_lease_is_renewed_only_under_the_same_claim(desk):
     assert pipeline.lease_until > near + timedelta(seconds=30)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 def test_the_lease_is_renewed_while_a_stage_runs(desk, owner, server, monkeypatch, tmp_path):
     monkeypatch.setattr(claims, "RENEW_EVERY", timedelta(seconds=0.2))
     monkeypatch.setattr(claims, "LEASE", timedelta(seconds=20))
-    owner.install("slow", binary="sleep", fixed_args=["1"])
+    owner.install("slow", binary="sleep", fixed_args=["0.5"])
     rules.save_rule(name="slow", match="slow", calls=[{"command": "slow"}], by=OPERATOR)
     seen = []
 

@@ -59,6 +59,7 @@ def approve(pipeline: Pipeline) -> None:
     dispatch_effect(str(effect.pk))
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("outcome", "pipeline_status", "stage_status"),
     [
@@ -80,6 +81,7 @@ def test_the_outcome_of_the_send_is_the_outcome_of_the_pipeline(
     assert not pipeline.notice_due
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 def test_after_an_unknown_reply_no_other_mail_follows(desk, server):
     from pipelines.tasks import sweep
@@ -108,6 +110,7 @@ def test_under_the_policy_approve_the_reply_waits_and_then_leaves_once(desk, ser
     assert body(server.sent[0].payload) == "hello\n"
 
 
+@pytest.mark.one_database
 def test_failure_text_passes_the_policy_too_and_the_pipeline_ends_failed(desk, server):
     hold_replies(desk)
 
@@ -178,6 +181,7 @@ def test_a_waiting_pipeline_takes_no_turn_from_others(desk, server):
     assert run(desk).status == "waiting_approval"
 
 
+@pytest.mark.one_database
 def test_a_reply_above_the_hourly_cap_waits_and_holds_up_nothing(desk, server, settings):
     settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 1
     run(desk)
@@ -199,6 +203,7 @@ def test_a_reply_above_the_hourly_cap_waits_and_holds_up_nothing(desk, server, s
     assert len(server.sent) == 3
 
 
+@pytest.mark.one_database
 def test_a_reply_that_may_not_be_written_fails_the_pipeline_and_says_why(desk, server):
     desk.account.smtp_host = ""
     desk.account.save()
@@ -209,6 +214,7 @@ def test_a_reply_that_may_not_be_written_fails_the_pipeline_and_says_why(desk, s
     assert "no SMTP host" in pipeline.error
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -248,6 +254,7 @@ def test_mail_of_other_origins_moves_no_pipeline(desk):
     assert pipeline.status == "running"
 
 
+@pytest.mark.one_database
 def test_the_events_of_a_pipeline_hold_no_body(desk, server):
     run(desk)
 

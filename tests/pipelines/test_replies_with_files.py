@@ -57,6 +57,7 @@ def test_the_answer_carries_the_data_and_the_files(desk, server):
     assert attached(sent.payload) == [("chart été.png", "image/png", b"png")]
 
 
+@pytest.mark.one_database
 def test_a_failure_text_carries_none(desk, owner, server, scripts):
     owner.install("broken", binary=script(scripts, "broken", "exit 1"))
 
@@ -66,6 +67,7 @@ def test_a_failure_text_carries_none(desk, owner, server, scripts):
     assert b"could not be completed" in server.sent[0].payload
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-25")
 @pytest.mark.parametrize(
     ("lines", "rule"),
@@ -92,6 +94,7 @@ def test_a_file_that_is_not_what_was_looked_at_makes_it_the_fixed_text(
     assert b"c.png" not in sent.payload
 
 
+@pytest.mark.one_database
 def test_more_than_a_mail_carries_makes_it_the_fixed_text(desk, server, monkeypatch):
     monkeypatch.setattr(enclosures, "MAX_BYTES", 2)
 
@@ -102,6 +105,7 @@ def test_more_than_a_mail_carries_makes_it_the_fixed_text(desk, server, monkeypa
     assert replies.reply_of(pipeline.pk).status == "accepted"
 
 
+@pytest.mark.one_database
 def test_a_store_that_takes_nothing_makes_it_the_fixed_text(desk, owner, server, scripts, tmp_path):
     store, aside = Path(blobs.storages["mail"].location), tmp_path / "aside"
     breaks = script(scripts, "breaks", f"mv {store} {aside}; touch {store}")
@@ -116,6 +120,7 @@ def test_a_store_that_takes_nothing_makes_it_the_fixed_text(desk, owner, server,
     assert b"could not be completed" in server.sent[0].payload
 
 
+@pytest.mark.one_database
 def test_a_held_answer_leaves_with_its_files_though_the_directory_has_gone(desk, server):
     Identity.objects.filter(pk=desk.identity.pk).update(reply_policy="approve")
     pipeline = run(desk, "chart")

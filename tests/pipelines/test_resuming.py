@@ -98,6 +98,7 @@ def test_it_goes_on_from_a_repeatable_stage_and_the_requester_gets_the_result(de
     assert (told.actor, told.facts["command"]) == ("operator:ada", "greet")
 
 
+@pytest.mark.one_database
 def test_a_stage_that_does_not_say_so_is_never_repeated(desk, server):
     pipeline = interrupted(desk, during="shout")
 
@@ -108,6 +109,7 @@ def test_a_stage_that_does_not_say_so_is_never_repeated(desk, server):
     assert Stage.objects.get(command="shout").status == "interrupted"
 
 
+@pytest.mark.one_database
 def test_what_the_signed_command_says_now_counts(desk, server, owner):
     pipeline = interrupted(desk)
     document = Command.objects.get(name="greet").document
@@ -120,6 +122,7 @@ def test_what_the_signed_command_says_now_counts(desk, server, owner):
     assert control.resume(pipeline_id=pipeline.pk, by=OPERATOR).status == "queued"
 
 
+@pytest.mark.one_database
 def test_nothing_but_an_interruption_or_a_failure_worth_another_try_goes_on(desk, server):
     completed = planned(desk)
     execution.run(pipeline_id=completed.pk)
@@ -132,6 +135,7 @@ def test_nothing_but_an_interruption_or_a_failure_worth_another_try_goes_on(desk
         control.resume(pipeline_id=uuid4(), by=OPERATOR)
 
 
+@pytest.mark.one_database
 def test_a_failure_that_would_come_again_is_not_tried_again(desk, server, owner, scripts):
     owner.install("broken", binary=script(scripts, "broken", "exit 1"), repeatable=True)
     rules.save_rule(name="greet", match="greet", calls=[{"command": "broken"}], by=OPERATOR)
@@ -141,6 +145,7 @@ def test_a_failure_that_would_come_again_is_not_tried_again(desk, server, owner,
     assert refusal(pipeline) == "not-retriable"
 
 
+@pytest.mark.one_database
 def test_a_failure_that_another_run_may_avoid_can_be_tried_again(desk, server):
     pipeline, (stage, _) = asking_pipeline(desk)
     again = RunResult(ok=False, error="too many turns", retriable=True, usage={"turns": 50})
@@ -171,6 +176,7 @@ def test_it_goes_on_once_for_each_word_and_may_be_interrupted_again(desk, server
     assert texts(server) == [fixed, fixed, COUNTED]
 
 
+@pytest.mark.one_database
 def test_the_fate_of_an_earlier_mail_settles_nothing_of_a_pipeline_that_goes_on(desk, server):
     pipeline = interrupted(desk)
     earlier = replies.reply_of(pipeline.pk)
@@ -184,6 +190,7 @@ def test_the_fate_of_an_earlier_mail_settles_nothing_of_a_pipeline_that_goes_on(
     assert pipeline.stages.get(command="reply").status == "pending"
 
 
+@pytest.mark.one_database
 def test_a_fixed_text_that_still_waits_for_a_person_is_taken_back(desk, server):
     Identity.objects.update(reply_policy=Identity.ReplyPolicy.APPROVE)
     pipeline = interrupted(desk)
@@ -196,6 +203,7 @@ def test_a_fixed_text_that_still_waits_for_a_person_is_taken_back(desk, server):
     assert pipeline.status == "queued"
 
 
+@pytest.mark.one_database
 def test_while_nobody_knows_whether_the_last_mail_left_nothing_goes_on(desk, server):
     server.next_result = SubmissionResult(SendOutcome.UNKNOWN, "cut-off")
     pipeline = interrupted(desk)
@@ -209,6 +217,7 @@ def test_while_nobody_knows_whether_the_last_mail_left_nothing_goes_on(desk, ser
     assert control.resume(pipeline_id=pipeline.pk, by=OPERATOR).status == "queued"
 
 
+@pytest.mark.one_database
 def test_when_all_work_is_done_only_the_answer_is_given_again(desk, server):
     pipeline = planned(desk)
     claim = claims.claim_pipeline(pipeline.pk)
@@ -226,6 +235,7 @@ def test_when_all_work_is_done_only_the_answer_is_given_again(desk, server):
     assert set(pipeline.stages.values_list("attempt", flat=True)) == {1}
 
 
+@pytest.mark.one_database
 def test_a_result_that_may_have_left_is_not_sent_again(desk, server):
     server.next_result = SubmissionResult(SendOutcome.UNKNOWN, "cut-off")
     pipeline = execution.run(pipeline_id=planned(desk).pk)
@@ -237,6 +247,7 @@ def test_a_result_that_may_have_left_is_not_sent_again(desk, server):
     assert server.submissions == 1
 
 
+@pytest.mark.one_database
 def test_it_goes_on_with_the_pipe_that_the_stage_before_left(desk, server, owner):
     owner.install("count", binary="wc", fixed_args=["-c"], repeatable=True)
     calls = [{"command": "greet"}, {"command": "count"}]
@@ -262,6 +273,7 @@ def test_it_goes_on_with_the_pipe_that_the_stage_before_left(desk, server, owner
     }  # fmt: skip
 
 
+@pytest.mark.one_database
 def test_a_notice_that_was_due_is_not_sent_once_the_pipeline_goes_on(desk, server):
     pipeline = planned(desk)
     assert claims.claim_pipeline(pipeline.pk) is not None
@@ -277,6 +289,7 @@ def test_a_notice_that_was_due_is_not_sent_once_the_pipeline_goes_on(desk, serve
     assert texts(server) == [COUNTED]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("drafted", [True, False], ids=["drafted before", "drafted after"])
 def test_a_notice_that_has_not_left_yet_does_not_leave_once_the_pipeline_goes_on(
     desk, server, drafted

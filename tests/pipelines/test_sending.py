@@ -81,6 +81,7 @@ def approve(message: Outbound) -> None:
     effects.dispatch(effect_id=effect.pk)
 
 
+@pytest.mark.one_database
 def test_the_pipe_leaves_and_goes_on_to_the_reply(desk, owner, server, bob):
     pipeline = run(desk, owner)
 
@@ -96,6 +97,7 @@ def test_the_pipe_leaves_and_goes_on_to_the_reply(desk, owner, server, bob):
     assert stage_of(pipeline).argv == [["send", f"--to={BOB}", "--subject=For you"]]
 
 
+@pytest.mark.one_database
 def test_nobody_is_written_to_who_does_not_hold_w(desk, owner, server):
     PermissionFactory(
         identity=desk.identity, contact=ContactFactory(address=BOB), read=True, write=False
@@ -109,6 +111,7 @@ def test_nobody_is_written_to_who_does_not_hold_w(desk, owner, server):
     assert not Outbound.objects.filter(origin_type="pipelines.send").exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-24", "send-15")
 @pytest.mark.parametrize(
     ("args", "reason"),
@@ -126,6 +129,7 @@ def test_no_argument_becomes_another_header_or_recipient(desk, owner, server, bo
     assert [sent.recipients for sent in server.sent] == [(desk.requester.email,)]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("outcome", "sentence"),
     [
@@ -184,6 +188,7 @@ def test_under_the_policy_approve_the_stage_waits_and_goes_on_when_it_left(
     assert [sent.recipients for sent in server.sent] == [(BOB,), (desk.requester.email,)]
 
 
+@pytest.mark.one_database
 def test_a_no_fails_the_stage_and_the_requester_is_told(desk, owner, server, bob):
     hold_mail(desk)
     pipeline = run(desk, owner)
@@ -211,6 +216,7 @@ def test_an_answer_that_came_before_the_stage_waited_is_not_lost(desk, owner, se
     assert server.submissions == 2
 
 
+@pytest.mark.one_database
 def test_above_the_hourly_cap_the_stage_waits_its_turn(desk, owner, server, bob, settings):
     from mail.services import outbound
 
@@ -255,6 +261,7 @@ def test_a_crash_between_the_hold_and_the_record_leaves_no_mail_that_could_leave
     assert stage_of(pipeline).status == "interrupted"
 
 
+@pytest.mark.one_database
 def test_the_pipes_files_go_along_and_a_changed_one_does_not(desk, owner, server, bob, scripts):
     made = script(
         scripts, "made", 'printf png > c.png; printf \'{"data": {}, "files": [{"path": "c.png"}]}\''

@@ -26,7 +26,7 @@ from teams.models import Event
 from tests.databases import shared
 from tests.pipelines.factories import OPERATOR, MissionDesk, claude
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 CALL = {"command": "deploy site --now", "description": "publish"}
 
@@ -108,6 +108,7 @@ def test_allowed_once_means_that_call_once_and_no_effect(worker: Worker) -> None
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 @pytest.mark.parametrize(
@@ -132,6 +133,7 @@ def test_a_call_changed_by_one_byte_is_another_question(
     assert worker.states() == ["used", "waiting"]
 
 
+@pytest.mark.one_database
 def test_the_same_input_of_another_tool_is_another_question(worker: Worker) -> None:
     worker.ask()
     worker.allow()
@@ -163,6 +165,7 @@ def test_a_row_that_says_allowed_is_not_enough(worker: Worker) -> None:
     assert not worker.ask().allowed
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("approval-04")
 def test_a_no_is_told_with_its_reason_and_not_asked_again(worker: Worker) -> None:
     worker.ask()
@@ -209,6 +212,7 @@ def test_an_answer_before_the_stage_waits_is_not_lost(worker: Worker) -> None:
     assert not tool_calls.is_waiting(mission=worker.mission), "the next run has asked nothing"
 
 
+@pytest.mark.one_database
 def test_nobody_answers_in_time_and_the_worker_is_told(worker: Worker, settings: Any) -> None:
     worker.ask()
     worker.wait()
@@ -282,6 +286,7 @@ def test_a_released_mission_keeps_no_stage_waiting(worker: Worker) -> None:
     assert tool_calls.is_answered(worker.stage.pk), "nor one that had not begun to wait"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("tool", "given"),
     [
@@ -303,6 +308,7 @@ def test_what_no_sandbox_confines_or_nobody_can_read_is_not_asked(
     assert not ToolCall.objects.exists() and not Hold.objects.exists()
 
 
+@pytest.mark.one_database
 def test_a_worker_that_asks_without_end_is_told_to_stop(worker: Worker) -> None:
     asked = [worker.ask(command=f"echo {number}") for number in range(12)]
 
@@ -310,6 +316,7 @@ def test_a_worker_that_asks_without_end_is_told_to_stop(worker: Worker) -> None:
     assert Hold.objects.count() == 10
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant(19)
 def test_of_two_workers_at_once_one_uses_the_yes(tmp_path: Path) -> None:
     with shared(tmp_path):
@@ -321,6 +328,7 @@ def test_of_two_workers_at_once_one_uses_the_yes(tmp_path: Path) -> None:
         assert worker.states().count("used") == 1
 
 
+@pytest.mark.django_db(transaction=True)
 def test_two_that_ask_the_same_at_once_make_one_question(tmp_path: Path) -> None:
     with shared(tmp_path):
         artifacts.ensure_key()
@@ -347,6 +355,7 @@ def at_once(ask: Any) -> int:
     return sum(allowed)
 
 
+@pytest.mark.one_database
 def test_the_page_shows_tool_input_mission_and_requester(worker: Worker, client: Client) -> None:
     client.force_login(get_user_model().objects.create_superuser("ada", "ada@example.org", "x"))
     worker.ask(command="echo \u202egnp.exe")

@@ -71,6 +71,7 @@ def test_a_stage_that_must_wait_is_due_again_and_wakes_nobody_for_it(desk, serve
     assert stage.attempt == 1
 
 
+@pytest.mark.one_database
 def test_what_prepare_refuses_fails_the_stage_before_anything_started(desk, server):
     pipeline, (stage, _) = asking_pipeline(desk)
 
@@ -149,6 +150,7 @@ def test_a_reply_that_waits_never_goes_on_by_this_way(desk):
         assert waking.take_answers() == 0
 
 
+@pytest.mark.one_database
 def test_an_incomplete_end_fails_the_pipeline_and_says_what_it_is(desk, server):
     pipeline, (stage, later, _) = asking_pipeline(desk, "ask", "after")
 
@@ -162,6 +164,7 @@ def test_an_incomplete_end_fails_the_pipeline_and_says_what_it_is(desk, server):
     assert len(server.sent) == 1
 
 
+@pytest.mark.one_database
 def test_a_built_in_that_is_not_installed_fails_its_stage(desk):
     pipeline, (stage, _) = asking_pipeline(desk, "unheard-of")
 
@@ -214,6 +217,7 @@ def test_a_pipeline_whose_write_set_was_just_planned_takes_its_turn_again(desk):
         assert run(pipeline).status == "completed"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("limit", [31, 32])
 def test_a_stage_that_would_never_fit_fails_instead_of_waiting_for_ever(
     desk, server, settings, limit

@@ -314,7 +314,7 @@ def test_nobody_gets_through_a_shut_door_until_it_is_opened(place, opens):
         port = server.getsockname()[1]
         door = Destination(Place("127.0.0.1", port), "127.0.0.1")
         walls = Walls(place, readable=(place,), doors=(door,))
-        asks = "echo hello >&3; read -t 2 said <&3; echo $said"
+        asks = f"echo hello >&3; read -t {10 if opens else 0.5} said <&3; echo $said"
         script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; {asks}"
         server.settimeout(20 if opens else 0.1)
         with sandbox.start(walls, ["/bin/bash", "-c", script], shut=True) as begun:

@@ -63,6 +63,7 @@ def test_a_worker_reads_its_contract_hands_in_its_result_and_its_mission_closes(
     assert token.revoked_at is not None
 
 
+@pytest.mark.one_database
 def test_a_round_that_did_not_pass_is_followed_by_another_in_the_same_session(workshop):
     result, mission = workshop.run(
         hands_in(verdict="fail", output=...), say("Not yet."), reads(), hands_in(output="at last")
@@ -92,21 +93,27 @@ def failure_of(workshop: Workshop, script, **fields) -> tuple[str, bool, bool]:
     return result.error, result.incomplete, result.retriable
 
 
+@pytest.mark.one_database
 def test_failures_that_the_program_calls_a_success_are_told_apart(workshop):
     """Those that it calls errors itself: tests/acceptance/test_claude.py, with the same program."""
     error, incomplete, retriable = failure_of(workshop, Turns(say("Done!")), name="talker")
     assert error == "the worker ended without handing in a result"
     assert (incomplete, retriable) == (True, False)
 
-    no = Turns(hands_in(verdict="fail", output=...), say("I cannot."))
-    error, incomplete, _ = failure_of(workshop, no, name="unable", budget={"rounds": 1})
-    assert (error, incomplete) == ("verdict-not-pass: the result of round 1 did not pass", False)
-
     key = Turns(hands_in(output=f"the key is {FAKE_KEY}"), say("Done!"))
     error, incomplete, _ = failure_of(workshop, key, name="betrayer")
     assert (error, incomplete) == ("the result holds a secret that the worker was given", False)
 
 
+@pytest.mark.soak
+def test_a_worker_that_says_it_cannot_is_no_success_either(workshop):
+    """The same word of the gate, in every run: tests/pipelines/test_mission_gate.py."""
+    no = Turns(hands_in(verdict="fail", output=...), say("I cannot."))
+    error, incomplete, _ = failure_of(workshop, no, name="unable", budget={"rounds": 1})
+    assert (error, incomplete) == ("verdict-not-pass: the result of round 1 did not pass", False)
+
+
+@pytest.mark.one_database
 @pytest.mark.invariant(16)
 @pytest.mark.fault("runner-07", "sister-34")
 def test_a_worker_past_its_time_is_ended_with_all_it_started(workshop):
@@ -118,6 +125,7 @@ def test_a_worker_past_its_time_is_ended_with_all_it_started(workshop):
     assert counted(mission) == float(mission.max_usd)  # nobody knows what it spent
 
 
+@pytest.mark.one_database
 def test_a_worker_whose_mcp_server_does_not_answer_it_costs_nothing(workshop):
     workshop.settings.MCP_URL = f"{workshop.api.url}/mcp"
     error, _, retriable = failure_of(workshop, endless(SHOW))
@@ -127,6 +135,7 @@ def test_a_worker_whose_mcp_server_does_not_answer_it_costs_nothing(workshop):
     assert counted(Mission.objects.get()) == 0
 
 
+@pytest.mark.one_database
 def test_an_interrupted_program_that_exits_with_0_and_says_nothing_has_failed(workshop):
     """Without walls, so that the signal meets the program itself."""
     workshop.settings.CLAUDE_SANDBOX = "off"
@@ -233,6 +242,7 @@ def outsider(workshop) -> Iterator[None]:
         yield
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(15)
 @pytest.mark.fault("W14", "sister-35", "runner-02", "runner-03")
 def test_a_worker_that_tries_everything_gets_what_its_contract_gives_and_nothing_else(
@@ -244,6 +254,7 @@ def test_a_worker_that_tries_everything_gets_what_its_contract_gives_and_nothing
     }
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(15)
 def test_the_same_worker_without_walls_gets_at_everything(workshop, outsider):
     """The control: the walls are what holds. Turning them off is warned about."""
@@ -253,6 +264,7 @@ def test_the_same_worker_without_walls_gets_at_everything(workshop, outsider):
     assert {"write-project", "write-hook", "pipe", "rights"} <= got
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W14")
 def test_a_change_beside_the_write_set_fails_the_mission(workshop):
     (workshop.project / "notes").mkdir()
@@ -269,6 +281,7 @@ def test_a_change_beside_the_write_set_fails_the_mission(workshop):
     assert mission.status == Mission.Status.FAILED
 
 
+@pytest.mark.one_database
 def test_a_worker_edits_and_returns_files_of_its_pipelines_directory(workshop):
     path = str(workshop.directory / "02-report.txt")
     result, _ = workshop.run(

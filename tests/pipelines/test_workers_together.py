@@ -138,6 +138,7 @@ def test_a_place_that_becomes_free_goes_to_the_oldest_that_waits(desk, settings)
     assert ExecutorTurn.objects.count() <= 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-29")
 def test_fast_steps_lose_nothing_while_every_processor_is_busy():
     """A program that writes and is gone before anybody looks; the control writes nothing."""
