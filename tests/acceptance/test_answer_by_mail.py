@@ -1,6 +1,7 @@
 """The owner is told of a reply that waits, encrypted; his signed yes lets exactly it leave, once.
 
-Real servers, real GnuPG, the real worker and watcher, on both databases.
+Real servers, real GnuPG, the real worker and watcher: in every run on PostgreSQL, where this is the
+whole way of a mail and its reply; test_main_job.py goes that way on SQLite.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def house(
 
 
 @pytest.mark.parametrize(
-    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)], indirect=True
+    "database_url", [pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"], indirect=True
 )
 def test_a_held_reply_is_told_of_answered_by_mail_and_leaves_once(
     house: Installation,
