@@ -33,13 +33,13 @@ def shared(directory: Path) -> Iterator[None]:
     path = directory / "shared.sqlite3"
     with memory.cursor() as cursor:
         cursor.execute("VACUUM INTO %s", [str(path)])
-    usual = memory.settings_dict["NAME"]
+    usual = dict(connections.databases["default"])
     try:
         _point_at(str(path))
         yield
     finally:
         connections["default"].close()
-        connections.databases["default"]["NAME"] = usual
+        connections.databases["default"].update(usual)
         connections["default"] = memory
 
 
@@ -50,7 +50,7 @@ def empty(directory: Path) -> Iterator[None]:
     For tests of migrations, with `transaction=True`.
     """
     usual = connections["default"]
-    configured = connections.databases["default"]
+    configured = dict(connections.databases["default"])
     name = configured["NAME"]
     try:
         if usual.vendor == "sqlite":
@@ -65,13 +65,16 @@ def empty(directory: Path) -> Iterator[None]:
         yield
     finally:
         connections["default"].close()
-        connections.databases["default"]["NAME"] = name
+        connections.databases["default"].update(configured)
         connections["default"] = usual
 
 
 def _point_at(path: str) -> None:
     configured = connections.databases["default"]
     configured["NAME"] = path
+    if "init_command" in configured["OPTIONS"]:  # a process that is killed loses nothing by it
+        no_waiting = configured["OPTIONS"]["init_command"].replace("=FULL", "=OFF")
+        configured["OPTIONS"] = configured["OPTIONS"] | {"init_command": no_waiting}
     backend = load_backend(configured["ENGINE"])
     connections["default"] = backend.DatabaseWrapper(configured | {"NAME": path}, "default")
     connections["default"].ensure_connection()  # alone: switching to WAL waits for nobody
