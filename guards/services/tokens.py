@@ -59,12 +59,14 @@ def mint_for(
     identity: Identity | None,
     expires_at: datetime,
     by: Asker,
+    secret: str = "",
 ) -> tuple[ApiToken, str]:
     """Make a token that belongs to a row, such as a mission, and counts for that row only.
 
     The program alone makes such tokens, always with an expiry; `revoke_for` ends them with their
     row. One that has a holder reads no mail, contact or decision of its identity, which only says
-    whose switch turns it off. The second value is the secret. Announces `token_changed`.
+    whose switch turns it off. The second value is the secret: a new one, or what `new_secret` gave.
+    Announces `token_changed`.
     """
     _require_system(by=by, act="mint a token for a row")
     if not holder.type or not holder.id:
@@ -77,7 +79,13 @@ def mint_for(
         identity=identity,
         holder_type=holder.type,
         holder_id=holder.id,
+        secret=secret,
     )
+
+
+def new_secret() -> str:
+    """The secret of a token that is not made yet: until `mint_for` makes it, it opens nothing."""
+    return f"{_MARK}{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
 
 
 def _make(
@@ -86,13 +94,14 @@ def _make(
     scopes: Iterable[str],
     expires_at: datetime | None,
     by: Asker,
+    secret: str = "",
     **belongs: Any,
 ) -> tuple[ApiToken, str]:
     wanted = sorted(set(scopes))
     named = storable.line(label, field="label", most=200)
     _check(named, wanted, expires_at)
-    prefix = _MARK + secrets.token_hex(4)
-    secret = f"{prefix}_{secrets.token_urlsafe(32)}"
+    secret = secret or new_secret()
+    prefix = "_".join(secret.split("_")[:2])
     with unit_of_work():
         token = ApiToken.objects.create(
             prefix=prefix,

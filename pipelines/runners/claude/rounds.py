@@ -12,9 +12,11 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from guards.exceptions import CountersignError
+from guards.services import tokens
 from guards.services.units import unit_of_work
 from guards.types import SYSTEM
 from pipelines import snapshots
@@ -40,7 +42,10 @@ _SHOWN = 20_000
 
 @dataclass
 class Work:
-    """One stage's mission being worked on: the rows as they are, and what it has cost so far."""
+    """One stage's mission being worked on: the rows as they are, and what it has cost so far.
+
+    `runs` are those on record.
+    """
 
     job: Job
     mission: Mission
@@ -48,6 +53,7 @@ class Work:
     changed: set[str]
     usd: float = 0.0
     turns: int = 0
+    runs: int = 0
     ends_at: float = field(default=0.0)
 
     def carry_out(self) -> RunResult:
@@ -89,7 +95,7 @@ class Work:
         """Dispatch, start, wait. Where nothing could be started, nothing was spent."""
         resumes = bool(self.mission.session_id)
         session = self.mission.session_id or str(uuid.uuid4())
-        self.mission, token = missions.dispatch(mission=self.mission, session_id=session)
+        token = tokens.new_secret()
         entrance = Entrance(
             token=token,
             session=session,
@@ -98,12 +104,19 @@ class Work:
             seconds=max(1.0, self.ends_at - time.monotonic()),
             resumes=resumes,
             before=before,
+            dispatch=partial(self._dispatch, session, token),
         )
+        runs = self.runs
         try:
             return running.run(self.job, self.place, entrance)
         except CountersignError:
-            missions.record_cost(mission=self.mission, usd=0.0, turns=0)
+            if self.runs > runs:
+                missions.record_cost(mission=self.mission, usd=0.0, turns=0)
             raise
+
+    def _dispatch(self, session: str, token: str) -> None:
+        self.mission, _ = missions.dispatch(mission=self.mission, session_id=session, secret=token)
+        self.runs += 1
 
     def _prompt(self, resumes: bool) -> str:
         said = ""

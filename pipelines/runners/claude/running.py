@@ -40,7 +40,8 @@ _LIMITS = process.Limits(open_files=4096)
 class Entrance:
     """How one run begins: `token` is its one-mission token, `usd` what it may still cost.
 
-    `seconds` is what it has. `before` is what its workplace holds.
+    `dispatch` puts it on record, and makes the token count: nothing is reached before. `seconds` is
+    what it has. `before` is what its workplace holds.
     """
 
     token: str
@@ -49,6 +50,7 @@ class Entrance:
     usd: float
     seconds: float
     before: Snapshot
+    dispatch: Callable[[], None]
     resumes: bool = False
 
 
@@ -76,10 +78,11 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     if preflight.is_confined(job.spec):
         walls = workplace.walls(job, lodging, doors, program, entrance.before)
         with sandbox.start(walls, words, shut=True) as begun:
-            on_start = _receive(begun, entrance.token)
+            on_start = _receive(begun, entrance, _dispatched_first(configuration, entrance))
             how = _How(begun.argv, None, begun.descriptors, on_start)
             ended = _start(how, around, stream, entrance.seconds)
     else:
+        entrance.dispatch()
         reception.require(entrance.token)
         how = _How(words, workplace.directory_of(job))
         ended = _start(how, around, stream, entrance.seconds)
@@ -88,12 +91,32 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     return Ended(ended, stream, around)
 
 
-def _receive(begun: sandbox.Start, token: str) -> Callable[[int], None]:
-    """Its doors stay shut until our server has answered: the program needs longer to get there."""
+def _dispatched_first(configuration: Mapping[str, Any], entrance: Entrance) -> bool:
+    """Behind shut doors the program may begin unrecorded: it has nothing to do yet but to begin.
+
+    Not where other MCP servers begin with it: those are programs, and could change the workplace.
+    """
+    if set(configuration) == {tools.OURS}:
+        return False
+    entrance.dispatch()
+    return True
+
+
+def _receive(
+    begun: sandbox.Start, entrance: Entrance, is_dispatched: bool
+) -> Callable[[int], None]:
+    """Its doors stay shut until its run is on record and our server has answered.
+
+    The program needs longer to get there.
+    """
 
     def on_start(pid: int) -> None:
-        begun.on_start(pid)
-        reception.require(token)
+        try:
+            if not is_dispatched:
+                entrance.dispatch()
+        finally:
+            begun.on_start(pid)
+        reception.require(entrance.token)
         begun.open_doors()
 
     return on_start

@@ -25,10 +25,11 @@ SCOPE = "mission:work"
 GRACE = timedelta(minutes=5)
 
 
-def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
+def dispatch(*, mission: Mission, session_id: str = "", secret: str = "") -> tuple[Mission, str]:
     """Begin one run: mint a token for this mission and nothing else, and give back its secret.
 
-    Tokens of earlier runs die. MissionRefused by `mission-ended`, or `budget-spent` when its rounds
+    It is `secret` where the worker's program has that already, which counts from here on. Tokens of
+    earlier runs die. MissionRefused by `mission-ended`, or `budget-spent` when its rounds
     have cost all that they may.
     """
     with unit_of_work():
@@ -48,6 +49,7 @@ def dispatch(*, mission: Mission, session_id: str = "") -> tuple[Mission, str]:
             identity=_identity_of(held),
             expires_at=now + timedelta(seconds=contract.timeout) + GRACE,
             by=SYSTEM,
+            secret=secret,
         )
         record.move(
             held,
