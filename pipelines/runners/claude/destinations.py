@@ -83,6 +83,15 @@ def allowed(server_urls: Iterable[str]) -> tuple[Destination, ...]:
     return _placed(dict.fromkeys([*wide, ours]), {ours: parts.path or "/"} if is_narrow else {})
 
 
+def are_plain(server_urls: Iterable[str]) -> bool:
+    """Whether nothing that a worker may reach speaks TLS, so that no certificate is ever checked.
+
+    What the settings declare beside is a host and a port, and speaks what it likes.
+    """
+    urls = (settings.CLAUDE_BASE_URL or MESSAGES_API, settings.MCP_URL, *server_urls)
+    return not settings.CLAUDE_ALLOWED_HOSTS and all(urlsplit(url).scheme == "http" for url in urls)
+
+
 def hosts_file(destinations: Iterable[Destination]) -> str:
     """`/etc/hosts` of a worker: the names it may use, and no others."""
     lines = {f"{_LOOPBACK} localhost": None}

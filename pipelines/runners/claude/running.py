@@ -70,12 +70,14 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     """
     program = preflight.find_program()
     configuration = servers.configuration(job.spec)
-    doors = destinations.allowed(servers.urls(configuration))
+    urls, is_confined = servers.urls(configuration), preflight.is_confined(job.spec)
+    doors = destinations.allowed(urls)
     _furnish(job, lodging, configuration, doors)
-    around = surroundings.build(job, lodging, entrance.token)
+    plain = is_confined and destinations.are_plain(urls)
+    around = surroundings.build(job, lodging, entrance.token, plain=plain)
     stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
     words = command_line.build(job.spec, _words(program, lodging, entrance))
-    if preflight.is_confined(job.spec):
+    if is_confined:
         walls = workplace.walls(job, lodging, doors, program, entrance.before)
         with sandbox.start(walls, words, shut=True) as begun:
             on_start = _receive(begun, entrance, _dispatched_first(configuration, entrance))

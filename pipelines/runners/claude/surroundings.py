@@ -22,6 +22,9 @@ _QUIET = {
     "DISABLE_ERROR_REPORTING": "1",
     "MAX_MCP_OUTPUT_TOKENS": "2000000",
 }
+#: The program reads the system's certificates one file after the other, for some 25 ms. A worker
+#: that reaches nothing by TLS has no use for them.
+_PLAIN = {"CLAUDE_CODE_CERT_STORE": "bundled"}
 _KEY = "ANTHROPIC_API_KEY"
 
 #: Shorter values are not looked for: they would be found everywhere.
@@ -49,8 +52,11 @@ class Surroundings:
         return text
 
 
-def build(job: Job, lodging: Lodging, token: str) -> Surroundings:
-    """Resolve what the worker gets; SecretUnavailable where a reference does not."""
+def build(job: Job, lodging: Lodging, token: str, *, plain: bool = False) -> Surroundings:
+    """Resolve what the worker gets; SecretUnavailable where a reference does not.
+
+    `plain`: nothing that it may reach speaks TLS.
+    """
     declared = base.environment(job)
     key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
     base_url = {"ANTHROPIC_BASE_URL": settings.CLAUDE_BASE_URL} if settings.CLAUDE_BASE_URL else {}
@@ -58,6 +64,7 @@ def build(job: Job, lodging: Lodging, token: str) -> Surroundings:
         **declared,
         **_QUIET,
         **base_url,
+        **(_PLAIN if plain else {}),
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(lodging.home),
         "SHELL": "/bin/bash",
