@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.dispatch import Signal
 
 from guards.exceptions import NotAuthenticated
 from guards.models import ApiToken
@@ -18,6 +19,7 @@ from pipelines.models import Mission, MissionEvent
 from pipelines.runners import base
 from pipelines.services import missions
 from pipelines.services.missions import budgets
+from pipelines.signals import mission_ended
 from pipelines.types import Job
 from teams.models import Event
 from teams.signals import events_appended
@@ -51,6 +53,16 @@ def processes_of(job: Job) -> int:
 
 
 @contextmanager
+def connected(signal: Signal, look: Callable[..., None]) -> Iterator[None]:
+    """Inside, `look` hears that signal."""
+    signal.connect(look)
+    try:
+        yield
+    finally:
+        signal.disconnect(look)
+
+
+@contextmanager
 def before_the_dispatch_commits(act: Callable[[], Any]) -> Iterator[None]:
     """Inside, `act` is called when a dispatch has been written and is not committed."""
 
@@ -58,11 +70,8 @@ def before_the_dispatch_commits(act: Callable[[], Any]) -> Iterator[None]:
         if any(getattr(note, "kind", "") == DISPATCHED for note in unit.notes):
             act()
 
-    unit_closing.connect(look)
-    try:
+    with connected(unit_closing, look):
         yield
-    finally:
-        unit_closing.disconnect(look)
 
 
 @contextmanager
@@ -73,11 +82,8 @@ def after_the_dispatch(act: Callable[[], Any]) -> Iterator[None]:
         if Event.objects.filter(seq__range=(first, last), kind=DISPATCHED).exists():
             act()
 
-    events_appended.connect(look)
-    try:
+    with connected(events_appended, look):
         yield
-    finally:
-        events_appended.disconnect(look)
 
 
 def wait_for(what: Callable[[], Any]) -> None:
@@ -179,3 +185,23 @@ def test_a_secret_that_a_program_has_already_counts_from_its_dispatch_on(worksho
     assert given == secret
     assert tokens.authenticate(secret) == mission.token
     assert secret.startswith(f"{mission.token.prefix}_")
+
+
+def test_the_program_finds_its_own_state_as_it_would_have_left_it(workshop):
+    """A HOME that it had to furnish first would cost it time at each start."""
+    workshop.api.scripts[""] = Turns(hands_in(), say("That was all."))
+    job, state = workshop.job(), {}
+
+    def look() -> None:
+        home = next(workshop.home.glob("missions/*/home"))
+        state["before"] = (home / ".claude.json").read_text()
+
+    def look_again(**_: Any) -> None:
+        home = next(workshop.home.glob("missions/*/home"))
+        state["after"] = (home / ".claude.json").read_text()
+        state["backups"] = list(home.glob(".claude/backups/*"))
+
+    with before_the_dispatch_commits(look), connected(mission_ended, look_again):
+        assert workshop.runner.run(job).ok
+    assert state["after"] == state["before"]
+    assert state["backups"] == []

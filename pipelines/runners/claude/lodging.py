@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.utils import timezone
 
 from guards.exceptions import CountersignError
 from pipelines import filing
@@ -42,6 +44,24 @@ _STATE = {
     "hasResetAutoModeOptInForDefaultOffer": True,
     "seenNotifications": {},
 }
+#: Its own plugins, of which it counts the uses.
+_PLUGINS = ("cc-plugin-agents-md", "cc-plugin-privacy", "cc-plugin-plugin-authoring")
+
+
+def _state() -> dict[str, Any]:
+    """The same, with what it would make up at its first start, and write down for some 20 ms.
+
+    The two names are random, as its own would be.
+    """
+    now = timezone.now()
+    unused = {"usageCount": 0, "lastUsedAt": int(now.timestamp() * 1000), "lastUsedNumStartups": 0}
+    return {
+        **_STATE,
+        "firstStartTime": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "machineID": secrets.token_hex(32),
+        "userID": secrets.token_hex(32),
+        "pluginUsage": {f"{name}@builtin": unused for name in _PLUGINS},
+    }
 
 
 class LodgingFailed(CountersignError):
@@ -84,7 +104,7 @@ class Lodging:
             for directory in (self.root, self.home, self.etc):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if is_new:  # later HOME is the worker's, and nothing in it is ours to write
-                _write(self.home / ".claude.json", json.dumps(_STATE))
+                _write(self.home / ".claude.json", json.dumps(_state()))
             _write(self.servers_file, json.dumps({"mcpServers": servers}))
             _write(self.prompt_file, prompt)
             _write(self.etc / "hosts", hosts)
@@ -102,8 +122,11 @@ class Lodging:
 
     def keep_changed(self, paths: Iterable[str]) -> None:
         """Note them for a run that goes on later: the gate looks at all of them."""
+        known = sorted(paths)
+        if not known and not self._changed.exists():
+            return
         try:
-            _write(self._changed, json.dumps(sorted(paths)))
+            _write(self._changed, json.dumps(known))
         except OSError as error:
             raise LodgingFailed(f"{self._changed}: {error.strerror}") from error
 
