@@ -134,7 +134,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # redis://… moves queue and channel layer to Redis; empty keeps them in database and process.
 REDIS_URL = env.str("REDIS_URL", default="")
 
-# How many pipelines run at the same time. 1 is serial.
+# How many pipelines run at the same time. 1 is serial. Above QUEUE_WORKERS each worker carries its
+# share of short ones (one stage, no reply) out beside each other.
 PIPELINE_CONCURRENCY = env.int("PIPELINE_CONCURRENCY", default=1)
 
 # How many worker processes take tasks.

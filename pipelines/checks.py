@@ -29,14 +29,6 @@ def executor_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 id="pipelines.E001",
             )
         )
-    if settings.PIPELINE_CONCURRENCY > settings.QUEUE_WORKERS:
-        found.append(
-            Warning(
-                "PIPELINE_CONCURRENCY is above QUEUE_WORKERS: no more than these run at once.",
-                hint="Raise QUEUE_WORKERS, or lower PIPELINE_CONCURRENCY.",
-                id="pipelines.W005",
-            )
-        )
     if DEFAULT_TIMEOUT["claude"] + QUEUE_MARGIN > settings.QUEUE_TIMEOUT:
         found.append(
             Warning(

@@ -7,9 +7,10 @@ an app's `ready()`. What they return is checked by pipelines before it counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 from uuid import UUID
 
+from guards.process import Session, Several
 from pipelines.exceptions import RunnerMissing
 from pipelines.types import CommandSpec, Job, Plan, PlanningRequest, RunResult
 
@@ -39,6 +40,18 @@ class Runner(Protocol):
 
     def run(self, job: Job) -> RunResult:
         """Carry it out within the command's timeout. Never raises for what the child does."""
+        ...
+
+
+class Startable(Runner, Protocol):
+    """A runner whose stages can run beside others in one thread; `run` is both in one."""
+
+    def start(self, job: Job, several: Several) -> Session:
+        """Start it; `several` says when it has ended. A CountersignError where it does not."""
+        ...
+
+    def result(self, job: Job, session: Session) -> RunResult:
+        """What has come of it, once it has ended. Never raises for what the child did."""
         ...
 
 
@@ -81,6 +94,11 @@ def needs_preparation(runner: Runner) -> bool:
     Its stages are then claimed and started in one transaction.
     """
     return bool(getattr(runner, "prepares", True))
+
+
+def is_startable(runner: Runner) -> TypeGuard[Startable]:
+    """Whether its stages can run beside others."""
+    return callable(getattr(runner, "start", None)) and callable(getattr(runner, "result", None))
 
 
 def register_runner(runner: Runner) -> None:

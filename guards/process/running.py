@@ -73,18 +73,18 @@ def run_steps(
     around = Surroundings(env or {}, cwd, limits or Limits(), timeout, vouched, pass_fds)
     session = Session(stdin, max_output=max_output, timeout=timeout, follow=follow)
     try:
-        _start_all(argvs, around, session, on_start)
+        start_all(argvs, around, session, on_start)
         session.watch()
     finally:
         session.end()
     return session.result()
 
 
-def _start_all(
+def start_all(
     argvs: Sequence[Sequence[str]],
     around: Surroundings,
     session: Session,
-    on_start: Callable[[int], None] | None,
+    on_start: Callable[[int], None] | None = None,
 ) -> None:
     """Start the steps in order; of the pipes between them we keep no end."""
     errors, sink = os.pipe()

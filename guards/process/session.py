@@ -34,14 +34,25 @@ _LOOK_SECONDS = 0.02 if not hasattr(os, "pidfd_open") else 60.0
 
 
 class Session:
-    """The children of one run. Use: add and connect, `watch`, always `end`, then `result`."""
+    """The children of one run. Use: add and connect, `watch`, always `end`, then `result`.
+
+    With a `selector` that others use too, whoever has that serves all of them (`several`).
+    """
 
     def __init__(
-        self, stdin: bytes, *, max_output: int, timeout: float, follow: Follower | None = None
+        self,
+        stdin: bytes,
+        *,
+        max_output: int,
+        timeout: float,
+        follow: Follower | None = None,
+        selector: selectors.BaseSelector | None = None,
     ) -> None:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
-        self._selector = selectors.DefaultSelector()
+        self._is_alone = selector is None
+        self._selector = selector or selectors.DefaultSelector()
+        self._open: dict[int, Callable[[int], object]] = {}
         self._input = memoryview(stdin)
         self._max_output = max_output
         self._follow = follow
@@ -82,26 +93,44 @@ class Session:
     def _serve(self, descriptor: int, events: int, serve: Callable[[int], object]) -> None:
         with suppress(OSError):  # a pidfd has no blocking mode on old kernels
             os.set_blocking(descriptor, False)
-        self._selector.register(descriptor, events, serve)
+        self._open[descriptor] = serve
+        self._selector.register(descriptor, events, self)
 
     def _close(self, descriptor: int) -> None:
+        del self._open[descriptor]
         self._selector.unregister(descriptor)
         os.close(descriptor)
 
     def watch(self) -> None:
         """Serve the pipes until all ended and all is read, or until a limit is met."""
-        while (self._selector.get_map() or None in self._codes) and not self._overflowed:
-            remaining = self._deadline - time.monotonic()
-            if remaining <= 0:
-                unfinished = None in self._codes and not self._killed
-                self._cut_short = unfinished and self._satisfied
-                self._timed_out = unfinished and not self._satisfied
-                return
-            for key, _ in self._selector.select(min(remaining, _LOOK_SECONDS)):
-                key.data(key.fd)
-            self._look_for_ends()
+        while not self.is_over():
+            for key, _ in self._selector.select(self.patience):
+                self.serve(key.fd)
+            self.look_for_ends()
 
-    def _look_for_ends(self) -> None:
+    @property
+    def patience(self) -> float:
+        """How long to wait for a descriptor before looking again, in seconds."""
+        return max(0.0, min(self._deadline - time.monotonic(), _LOOK_SECONDS))
+
+    def serve(self, descriptor: int) -> None:
+        """One of its descriptors is ready; nothing, where it was closed meanwhile."""
+        serve = self._open.get(descriptor)
+        if serve is not None:
+            serve(descriptor)
+
+    def is_over(self) -> bool:
+        """Whether all ended and all is read, or a limit was met, which it notes."""
+        if not (self._open or None in self._codes) or self._overflowed:
+            return True
+        if self._deadline > time.monotonic():
+            return False
+        unfinished = None in self._codes and not self._killed
+        self._cut_short = unfinished and self._satisfied
+        self._timed_out = unfinished and not self._satisfied
+        return True
+
+    def look_for_ends(self) -> None:
         """Note who ended; a failure cancels all, and after the last end only a drain remains."""
         if None not in self._codes:
             return
@@ -186,12 +215,13 @@ class Session:
         for index, child in enumerate(self._children):
             code = child.wait()
             self._codes[index] = code if self._codes[index] is None else self._codes[index]
-        for key in list(self._selector.get_map().values()):
-            while key.data in (self._take_output, self._take_errors) and key.data(key.fd):
+        for descriptor, serve in list(self._open.items()):
+            while serve in (self._take_output, self._take_errors) and serve(descriptor):
                 continue
-        for key in list(self._selector.get_map().values()):
-            self._close(key.fd)
-        self._selector.close()
+        for descriptor in list(self._open):
+            self._close(descriptor)
+        if self._is_alone:
+            self._selector.close()
 
     def _kill_groups(self) -> None:
         self._killed = True

@@ -7,6 +7,7 @@ allow-list, when a command is loaded and again each time it runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from guards import process
 from guards.exceptions import CountersignError
@@ -40,27 +41,35 @@ class CliRunner:
     def run(self, job: Job) -> RunResult:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
-            vectors = self.describe(job)
-            variables = {**base.places(job), **base.environment(job)}
-            timeout = job.spec.timeout
-            if len(vectors) == 1:
-                ended = process.run(
-                    vectors[0],
-                    stdin=job.pipe,
-                    timeout=timeout,
-                    env=variables,
-                    cwd=job.workplace,
-                    max_output=MAX_OUTPUT_BYTES,
-                )
-            else:
-                ended = process.run_steps(
-                    vectors,
-                    stdin=job.pipe,
-                    timeout=timeout,
-                    env=variables,
-                    cwd=job.workplace,
-                    max_output=MAX_OUTPUT_BYTES,
-                )
+            vectors, options = self._asked(job)
+            run = process.run_steps if len(vectors) > 1 else _run_one
+            ended = run(vectors, **options)
         except CountersignError as error:
             return RunResult(ok=False, error=error.detail)
-        return base.result_of(ended, timeout=timeout)
+        return base.result_of(ended, timeout=job.spec.timeout)
+
+    def start(self, job: Job, several: process.Several) -> process.Session:
+        """The same beside others: it has begun, and `several` says when it has ended.
+
+        A CountersignError where it does not start.
+        """
+        vectors, options = self._asked(job)
+        return several.start(vectors, **options)
+
+    def result(self, job: Job, session: process.Session) -> RunResult:
+        """How one that was started beside others has ended."""
+        return base.result_of(session.result(), timeout=job.spec.timeout)
+
+    def _asked(self, job: Job) -> tuple[Sequence[Sequence[str]], dict[str, Any]]:
+        options = {
+            "stdin": job.pipe,
+            "timeout": job.spec.timeout,
+            "env": {**base.places(job), **base.environment(job)},
+            "cwd": job.workplace,
+            "max_output": MAX_OUTPUT_BYTES,
+        }
+        return self.describe(job), options
+
+
+def _run_one(vectors: Sequence[Sequence[str]], **options: Any) -> process.ProcessResult:
+    return process.run(vectors[0], **options)

@@ -84,6 +84,14 @@ def settle(*, message: Outbound) -> None:
         )
 
 
+def may_come_due(pipeline: Pipeline, *, within: float) -> bool:
+    """Whether its requester may have to be told within so many seconds that the work goes on."""
+    if not _seconds() or pipeline.acknowledged_at is not None or pipeline.failing:
+        return False
+    due = pipeline.created_at + timedelta(seconds=_seconds())
+    return due <= timezone.now() + timedelta(seconds=within)
+
+
 @contextmanager
 def meanwhile(pipeline: Pipeline) -> Iterator[None]:
     """Acknowledge from a thread of its own while the stages run.

@@ -8,8 +8,11 @@ process runs. A pipeline that cannot begin like that is claimed by itself and lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -19,9 +22,19 @@ from django.utils import timezone
 from guards.exceptions import CountersignError
 from pipelines import registry
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, files, readying, rows, stages, transitions, verification
+from pipelines.services import (
+    acknowledging,
+    claims,
+    files,
+    readying,
+    rows,
+    stages,
+    transitions,
+    verification,
+)
 from pipelines.services.claims import Claim
 from pipelines.services.readying import BUILT_IN, Work
+from pipelines.types import CommandSpec
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +76,18 @@ class _Place:
         self.passed = None if chosen == waiting[0] else waiting[0]
         return chosen
 
+    def choose_several(self, waiting: Sequence[UUID], count: int) -> Sequence[UUID]:
+        """Several of them that stand side by side, where each worker takes so many."""
+        start = max(0, min(self.number * claims.share(), len(waiting) - count))
+        if start and waiting[0] == self.passed:
+            start = 0
+        self.passed = waiting[0] if start else None
+        return waiting[start : start + count]
+
     def move_on(self) -> None:
         """Another worker stands here."""
-        self.number = (self.number + 1) % max(1, settings.PIPELINE_CONCURRENCY)
+        places = math.ceil(settings.PIPELINE_CONCURRENCY / claims.share())
+        self.number = (self.number + 1) % max(1, places)
 
 
 _place = _Place()
@@ -75,6 +97,25 @@ def look_ahead() -> Looked | None:
     """One of the due pipelines that wait longest, if it can begin at once."""
     waiting = claims.oldest_due(_place.number + 1)
     return look_at(_place.choose(waiting)) if waiting else None
+
+
+def look_along(count: int, *, ended: Collection[UUID], seconds: float) -> list[Looked] | None:
+    """Several of the due pipelines that wait longest, up to the first one that is not for a group.
+
+    None where that one comes first, so that nobody is passed over for ever: it is whoever looks
+    who has to carry it out. `ended` are pipelines that count as running and will not any more;
+    `seconds` are what a stage's time may be.
+    """
+    waiting = claims.free_for(_place.number * claims.share() + count, but=ended)
+    if not waiting:
+        return []
+    return _look_at_several(_place.choose_several(waiting, count), seconds) or None
+
+
+def look_for_group(pipeline_id: UUID, *, seconds: float) -> Looked | None:
+    """That pipeline, if it is due and can begin beside others."""
+    several = _look_at_several([pipeline_id], seconds)
+    return several[0] if several else None
 
 
 def begin(looked: Looked) -> Claim | None:
@@ -96,10 +137,102 @@ def begin(looked: Looked) -> Claim | None:
     return claim
 
 
-def _look(pipeline: Pipeline) -> Looked | None:
+def begin_several(several: Sequence[Looked]) -> list[tuple[Looked, Claim]]:
+    """Claim several pipelines and start the first stage of each; those that did begin.
+
+    Joins the caller's unit. What is not as it was, or must wait, is left out. ClaimLost where only
+    a stage has moved: whoever moves one holds its pipeline.
+    """
+    now, until = timezone.now(), claims.lease_end()
+    standing = _standing(several)
+    changes = {
+        one.pipeline.pk: {"current": one.due[0].position, "files_at": now} for one in standing
+    }
+    held = claims.claim_several([one.pipeline for one in standing], changes=changes)
+    if 2 * len(held) < len(several):
+        _place.move_on()
+    begun = [(one, held[one.pipeline.pk]) for one in standing if one.pipeline.pk in held]
+    wanted: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for one, claim in begun:
+        start = stages.at_its_start(claim, one.due[0], one.work.vectors, until=until)
+        wanted[one.due[0].pk] = ({}, {"status": Stage.Status.RUNNING, **start})
+    moved = transitions.move_alike(Stage, wanted, old=[Stage.Status.PENDING])
+    transitions.must(len(moved) == len(begun), "the first stage of one of several pipelines")
+    for one, _ in begun:
+        transitions.note_pipeline(one.pipeline.pk, Pipeline.Status.RUNNING)
+        passed = (Stage.Status.CLAIMED, Stage.Status.RUNNING)
+        facts = {"attempt": stages.attempt_of(one.due[0])}
+        transitions.note_stage(one.due[0], passed, facts)
+    return begun
+
+
+def _standing(several: Sequence[Looked]) -> list[Looked]:
+    """Those whose command is still the one that was looked at: each command is asked once."""
+    stands: dict[tuple[str, str], bool] = {}
+    for one in several:
+        stage = one.due[0]
+        key = (stage.command, stage.digest)
+        if key not in stands:
+            stands[key] = verification.still_stands(one.work.spec, stage.digest)
+    return [one for one in several if stands[one.due[0].command, one.due[0].digest]]
+
+
+def _look_at_several(chosen: Sequence[UUID], seconds: float) -> list[Looked]:
+    """These, up to the first that is not for a group."""
+    where = {"pk": chosen, "status": Pipeline.DUE}
+    found = {pipeline.pk: pipeline for pipeline in rows.find(Pipeline, where=where)}
+    due = stages.pending_of(found)
+    empty = files.that_begin_empty(found.values())
+    specs: dict[tuple[str, str], CommandSpec] = {}
+    several: list[Looked] = []
+    for pipeline_id in chosen:
+        pipeline = found.get(pipeline_id)
+        if pipeline is None:
+            continue  # somebody has taken it meanwhile
+        looked = _look(pipeline, partial(_found_simple, due[pipeline_id], empty, specs))
+        if looked is None or not _is_for_a_group(looked, seconds):
+            break
+        several.append(looked)
+    return several
+
+
+def _is_for_a_group(looked: Looked, seconds: float) -> bool:
+    """Whether it is expected to end by itself with its only stage, which is in sight."""
+    spec = looked.work.spec
+    if spec.reply or spec.timeout > seconds or not registry.is_startable(looked.work.runner):
+        return False
+    return not acknowledging.may_come_due(looked.pipeline, within=spec.timeout)
+
+
+def _found_simple(
+    due: tuple[list[Stage], Stage | None],
+    empty: Collection[UUID],
+    specs: dict[tuple[str, str], CommandSpec],
+    pipeline: Pipeline,
+) -> Looked | None:
+    """As `_found`, of what was read for several: one stage and a reply that is not wanted."""
+    work, reply = due
+    if pipeline.failing or len(work) != 1 or reply is None or work[0].runner == BUILT_IN:
+        return None
+    if pipeline.pk not in empty:
+        return None
+    stage = work[0]
+    key = (stage.command, stage.digest)
+    if key not in specs:
+        specs[key] = readying.runnable(stage)
+    directory = files.directory_of(pipeline.pk)
+    ready = readying.ready(stage, pipeline.pipe, directory, looked_at=specs[key])
+    if registry.needs_preparation(ready.runner):
+        return None
+    return Looked(pipeline, work, reply, ready)
+
+
+def _look(
+    pipeline: Pipeline, find: Callable[[Pipeline], Looked | None] | None = None
+) -> Looked | None:
     """What is wrong with it must not hurt who looks: its claim comes first, then it fails."""
     try:
-        return _found(pipeline)
+        return (find or _found)(pipeline)
     except CountersignError:
         return None
     except Exception:

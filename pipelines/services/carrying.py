@@ -74,7 +74,12 @@ class Task:
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether the queue leaves this task long enough for a stage of that timeout."""
-        return self.spent + seconds + _QUEUE_MARGIN <= float(settings.QUEUE_TIMEOUT)
+        return seconds <= self.seconds_left
+
+    @property
+    def seconds_left(self) -> float:
+        """How long a stage may take that begins now."""
+        return float(settings.QUEUE_TIMEOUT) - _QUEUE_MARGIN - self.spent
 
     @property
     def is_fresh(self) -> bool:
@@ -224,7 +229,7 @@ def _run_started(run: Run, stage: Stage, work: Work) -> bool:
     try:
         result = work.runner.run(work.job)
     except CountersignError as error:
-        result = RunResult(ok=False, error=_sentence(error))
+        result = RunResult(ok=False, error=sentence(error))
     stage_returned.send(**facts)
     if result.waiting:
         _wait(run, stage, result)
@@ -248,7 +253,7 @@ def _record_end(run: Run, stage: Stage, work: Work, result: RunResult) -> None:
         except ClaimLost:
             raise
         except CountersignError as refusal:
-            error = _sentence(refusal)
+            error = sentence(refusal)
         else:
             return
     stages.fail(run.claim, stage, error, old=Stage.Status.RUNNING, result=result)
@@ -303,8 +308,11 @@ def _end(run: Run, success: stages.Success, adopt: Callable[[], None]) -> Run | 
 
 
 def _next(task: Task) -> Looked | None:
-    """What may begin with the end of this pipeline, if the task has time for it."""
-    looked = beginning.look_ahead() if task.goes_on else None
+    """What may begin with the end of this pipeline, if the task has time for it.
+
+    Nothing, where several are carried out beside each other (`group`).
+    """
+    looked = beginning.look_ahead() if task.goes_on and claims.share() == 1 else None
     return looked if looked and task.has_time_for(looked.work.spec.timeout) else None
 
 
@@ -346,9 +354,10 @@ def _holds_on(run: Run, work: Work) -> bool:
 
 def _fail(run: Run, stage: Stage, error: CountersignError, *, old: Stage.Status) -> None:
     """A stage that does not run: its signature, arguments, runner, program or contract."""
-    stages.fail(run.claim, stage, _sentence(error), old=old)
+    stages.fail(run.claim, stage, sentence(error), old=old)
     run.pipeline.failing = True
 
 
-def _sentence(error: CountersignError) -> str:
+def sentence(error: CountersignError) -> str:
+    """A refusal as the operator reads it."""
     return f"{error.rule}: {error.detail}" if error.rule else error.detail

@@ -6,35 +6,26 @@ for dead can record nothing more.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-import structlog
 from django.conf import settings
-from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from guards import process
 from guards.services.units import unit_of_work
 from pipelines import write_sets
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
-from pipelines.runners import base
 from pipelines.services import rows, transitions
-
-log = structlog.get_logger(__name__)
 
 #: How long a claim holds without being renewed, and how often it is renewed.
 LEASE = timedelta(seconds=90)
 RENEW_EVERY = timedelta(seconds=30)
-#: How often a worker looks whether its pipeline was taken from it while a stage runs.
-LOOK_EVERY = timedelta(seconds=1)
 
 _PAGE = 20
 _ALL_BUT_THE_PIPE = tuple(
@@ -58,6 +49,12 @@ class Claim:
     def mine(self) -> dict[str, Any]:
         """What a row must say to still be under this claim."""
         return {"claimed_by": self.holder, "fence": self.fence}
+
+
+def share() -> int:
+    """How many pipelines one worker may carry out beside each other, so that others get theirs."""
+    at_once, workers = int(settings.PIPELINE_CONCURRENCY), int(settings.QUEUE_WORKERS)
+    return math.ceil(at_once / max(1, workers))
 
 
 def row_of(pipeline_id: UUID) -> Pipeline:
@@ -106,6 +103,30 @@ def claim_looked_at(pipeline: Pipeline, *, changes: Mapping[str, Any]) -> Claim 
     return None if _hindrance(pipeline) else _taken(pipeline, changes)
 
 
+def claim_several(
+    pipelines: Sequence[Pipeline], *, changes: Mapping[UUID, Mapping[str, Any]]
+) -> dict[UUID, Claim]:
+    """Take those of several that are still as they were read, and whose turn has come.
+
+    Joins the caller's unit. `changes` are more for each row, in the same move. Two of them whose
+    write sets meet are not both taken.
+    """
+    ExecutorTurn.take()
+    sets = _running_write_sets()
+    taken: dict[UUID, tuple[Claim, dict[str, Any]]] = {}
+    holder, now = process.this_process(), timezone.now()
+    for pipeline in pipelines:
+        if len(sets) >= settings.PIPELINE_CONCURRENCY:
+            break
+        if not _meets(pipeline.pk, pipeline.write_set, sets):
+            sets.append(pipeline.write_set)
+            claim = Claim(pipeline.pk, holder, pipeline.fence + 1, pipeline)
+            taken[pipeline.pk] = (claim, _at_its_claim(claim, pipeline, changes[pipeline.pk], now))
+    wanted = {pk: ({"fence": claim.fence - 1}, moved) for pk, (claim, moved) in taken.items()}
+    moved = transitions.move_alike(Pipeline, wanted, old=Pipeline.DUE)
+    return {pk: _with_its_row(*taken[pk]) for pk in taken if pk in moved}
+
+
 def claim_next(*, begun: bool = True) -> Claim | None:
     """Take the oldest due pipeline whose turn has come: the look and the claim are one step.
 
@@ -130,15 +151,29 @@ def oldest_due(count: int) -> list[UUID]:
     return [pipeline.pk for pipeline in found]
 
 
+def free_for(count: int, *, but: Collection[UUID] = ()) -> list[UUID]:
+    """The due pipelines that wait longest and meet no other one, at most so many: a look, no claim.
+
+    `but` are those that still count as running, and will not any more.
+    """
+    sets: list[list[str]] | None = None
+    found: list[UUID] = []
+    for pipeline in _in_pages(begun=True, size=max(count, 1)):
+        if pipeline.write_set:
+            sets = _running_write_sets(but) if sets is None else sets
+            if _meets(pipeline.pk, pipeline.write_set, sets):
+                continue
+            sets.append(pipeline.write_set)
+        found.append(pipeline.pk)
+        if len(found) >= count:
+            break
+    return found
+
+
 def _taken(pipeline: Pipeline, more: Mapping[str, Any] | None = None) -> Claim | None:
     """Move a due pipeline to this worker, under the executor's turn; its row says so, too."""
     claim = Claim(pipeline.pk, process.this_process(), pipeline.fence + 1, pipeline)
-    changes = {
-        **claim.mine,
-        "lease_until": lease_end(),
-        "started_at": pipeline.started_at or timezone.now(),
-        **(more or {}),
-    }
+    changes = _at_its_claim(claim, pipeline, more or {}, timezone.now())
     moved = transitions.move_pipeline(
         pipeline.pk,
         Pipeline.Status.RUNNING,
@@ -146,10 +181,24 @@ def _taken(pipeline: Pipeline, more: Mapping[str, Any] | None = None) -> Claim |
         where={"fence": pipeline.fence},
         changes=changes,
     )
-    if not moved:
-        return None
-    for name, value in {**changes, "status": Pipeline.Status.RUNNING}.items():
-        setattr(pipeline, name, value)
+    return _with_its_row(claim, changes) if moved else None
+
+
+def _at_its_claim(
+    claim: Claim, pipeline: Pipeline, more: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    return {
+        "status": Pipeline.Status.RUNNING,
+        **claim.mine,
+        "lease_until": now + LEASE,
+        "started_at": pipeline.started_at or now,
+        **more,
+    }
+
+
+def _with_its_row(claim: Claim, changes: Mapping[str, Any]) -> Claim:
+    for name, value in changes.items():
+        setattr(claim.row, name, value)
     return claim
 
 
@@ -193,94 +242,6 @@ def is_taken_away(claim: Claim) -> bool:
     return taken.filter(fence__gt=claim.fence).exists()
 
 
-class Watch:
-    """Who looks after the claims of one task, from a thread of its own; one claim at a time."""
-
-    def __init__(self) -> None:
-        self._held: tuple[Claim, float] | None = None
-        self._changing = threading.Lock()
-        self._finished = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="claims", daemon=True)
-
-    def hold(self, claim: Claim) -> None:
-        """Renew this claim from now on, and look whether it was taken away."""
-        with self._changing:
-            self._held = (claim, _renewal())
-
-    def let_go(self) -> None:
-        """Its work is done, or it is gone."""
-        with self._changing:
-            self._held = None
-
-    def _keep(self) -> None:
-        while not self._finished.wait(min(LOOK_EVERY, RENEW_EVERY).total_seconds()):
-            held = self._held
-            if held is not None:
-                self._look_after(*held)
-        connections.close_all()
-
-    def _look_after(self, claim: Claim, renew_at: float) -> None:
-        """Never raises: whatever happens once, the claim is looked after again."""
-        try:
-            if is_taken_away(claim):
-                _end_children(claim)
-            elif time.monotonic() >= renew_at:
-                renewed = renew(claim)
-                if self._still_holds(claim, renew_at) and not renewed:
-                    log.error("claim lost", pipeline=str(claim.pipeline_id), fence=claim.fence)
-        except DatabaseError as error:
-            log.warning("lease not renewed", pipeline=str(claim.pipeline_id), error=str(error))
-            connections.close_all()
-        except Exception:
-            log.exception("a claim cannot be looked after", pipeline=str(claim.pipeline_id))
-            connections.close_all()
-
-    def _still_holds(self, claim: Claim, renew_at: float) -> bool:
-        """Whether that is what is held, to be renewed later; never in place of what came since."""
-        with self._changing:
-            if self._held != (claim, renew_at):
-                return False
-            self._held = (claim, _renewal())
-            return True
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Look no more; nothing of it goes on once this returns."""
-        self._finished.set()
-        self._thread.join()
-
-
-@contextmanager
-def watched() -> Iterator[Watch]:
-    """Renew what is held from a thread of its own until the task is done.
-
-    The same thread ends what a stage has started on this host once its pipeline was taken away:
-    whoever cancelled it may be on another host.
-    """
-    watch = Watch()
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.end()
-
-
-def _renewal() -> float:
-    return time.monotonic() + RENEW_EVERY.total_seconds()
-
-
-def _end_children(claim: Claim) -> None:
-    """Again and again until the worker is through: it may just be starting another one."""
-    ended = base.end_children(str(claim.pipeline_id))
-    if ended:
-        log.warning(
-            "ended what a cancelled pipeline ran", pipeline=str(claim.pipeline_id), ended=ended
-        )
-
-
 def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     """The due pipelines that could be claimed now, oldest first: a look, not a claim.
 
@@ -313,26 +274,31 @@ def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
 
 
 def _in_pages(
-    *, begun: bool, skip: int = 0, parts: tuple[str, ...] = ("write_set",)
+    *,
+    begun: bool,
+    skip: int = 0,
+    parts: tuple[str, ...] = ("write_set",),
+    size: int = _PAGE,
 ) -> Iterator[Pipeline]:
     """Parts of the due pipelines, a few at a time: mostly the first of a long queue are enough."""
     where = {"status": _states(begun=begun)}
-    for start in count(skip, _PAGE):
+    for start in count(skip, size):
         page = rows.find_parts(
-            Pipeline, parts, where=where, order_by="created_at", limit=_PAGE, skip=start
+            Pipeline, parts, where=where, order_by="created_at", limit=size, skip=start
         )
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < size:
             return
 
 
-def _running_write_sets() -> list[list[str]]:
-    """One set for each pipeline that a worker holds.
+def _running_write_sets(but: Collection[UUID] = ()) -> list[list[str]]:
+    """One set for each pipeline that a worker holds, but for those.
 
     A pipeline without a lease holds none: only its reply is still on its way.
     """
     where = {"status": Pipeline.Status.RUNNING, "lease_until": rows.PRESENT}
-    return [one.write_set for one in rows.find_parts(Pipeline, ("write_set",), where=where)]
+    found = rows.find_parts(Pipeline, ("write_set",), where=where)
+    return [one.write_set for one in found if one.pk not in but]
 
 
 def _kept_write_sets() -> list[tuple[UUID, list[str]]]:

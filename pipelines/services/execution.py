@@ -6,18 +6,22 @@ What happens to a pipeline under its claim is `carrying`.
 from __future__ import annotations
 
 import time
+from functools import partial
 from uuid import UUID
 
 import structlog
 
+from guards.process import Several
 from guards.services.units import unit_of_work
 from pipelines import memory
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline
-from pipelines.services import beginning, carrying, claims, readying, stages, waking
+from pipelines.services import beginning, carrying, claims, readying, stages, waking, watching
 from pipelines.services.beginning import Looked
 from pipelines.services.carrying import Run, Task
 from pipelines.services.claims import Claim
+from pipelines.services.group import Group
+from pipelines.services.watching import Watch
 
 log = structlog.get_logger(__name__)
 
@@ -47,42 +51,71 @@ def _carry_on(pipeline_id: UUID, task: Task) -> None:
     Whatever happens, wake what is due.
     """
     memory.keep_heap()
-    run = _begun(task, beginning.look_at(pipeline_id)) or _claimed(
-        task, claims.claim_pipeline(pipeline_id)
-    )
-    if run is None:
-        return
-    begun = True
+    begun = goes_on = True
     try:
-        with claims.watched() as watch:
+        with watching.watched() as watch:
+            began = _carry_group_from(pipeline_id, task, watch)
+            run = _next_run(task) if began else _first_run(task, pipeline_id)
+            goes_on = began or run is not None
             while run is not None:
                 begun = True
                 begun = _carry(run, watch)
-                run = _after(run, begun=begun)
+                run = _after(run, watch, begun=begun)
     finally:
-        waking.wake_next(begun=begun)
+        if goes_on:
+            waking.wake_next(begun=begun)
 
 
-def _after(run: Run, *, begun: bool) -> Run | None:
-    """The next pipeline of this task: one that has begun with the last end, else the next due."""
+def _first_run(task: Task, pipeline_id: UUID) -> Run | None:
+    looked = beginning.look_at(pipeline_id)
+    return _begun(task, looked) or _claimed(task, claims.claim_pipeline(pipeline_id))
+
+
+def _next_run(task: Task) -> Run | None:
+    return _claimed(task, claims.claim_next()) if task.goes_on else None
+
+
+def _after(run: Run, watch: Watch, *, begun: bool) -> Run | None:
+    """The next pipeline of this task: one that has begun with the last end, else the next due.
+
+    Before that, those that can be carried out beside each other, where several may be.
+    """
     task = run.task
     if not task.goes_on:
         return run.following
-    _wake_others(run, begun=begun)
+    if begun and claims.share() > 1:
+        _wake_others(task, 1)
+        _carry_group(task, watch)
+        return _next_run(task)
+    _wake_others(task, 0 if run.following else 1, begun=begun)
     looked = beginning.look_ahead() if begun and not run.following else None
     return run.following or _begun(task, looked) or _claimed(task, claims.claim_next(begun=begun))
 
 
-def _wake_others(run: Run, *, begun: bool) -> None:
-    """Now and then, other workers for what is due beside this task's own.
+def _carry_group_from(pipeline_id: UUID, task: Task, watch: Watch) -> bool:
+    """Carry that one out beside others, where it can be; whether it has begun."""
+    if not task.goes_on or claims.share() == 1:
+        return False
+    first = beginning.look_for_group(pipeline_id, seconds=task.seconds_left)
+    return first is not None and _carry_group(task, watch, first)
+
+
+def _carry_group(task: Task, watch: Watch, first: Looked | None = None) -> bool:
+    """Carry out what can be beside each other; False where the first one does not begin."""
+    with Several() as several:
+        return Group(task, watch, several).carry_out(first, partial(_wake_others, task))
+
+
+def _wake_others(task: Task, mine: int, *, begun: bool = True) -> None:
+    """Now and then, other workers for what is due beside this task's own, so many of the oldest.
 
     A queue that cannot be reached must not strand what has begun: the sweep wakes others, too.
     """
-    if time.monotonic() - run.task.woken < carrying.WAKE_SECONDS:
+    if time.monotonic() - task.woken < carrying.WAKE_SECONDS:
         return
-    run.task.woken = time.monotonic()
+    task.woken = time.monotonic()
     try:
-        waking.enqueue(claims.whose_turn_has_come(begun=begun)[0 if run.following else 1 :])
+        waking.enqueue(claims.whose_turn_has_come(begun=begun)[mine :: claims.share()])
     except Exception:
         log.exception("other workers are not woken")
 
@@ -109,7 +142,7 @@ def _claimed(task: Task, claim: Claim | None) -> Run | None:
     return Run(task, claim, pipeline, due, reply, dict(pipeline.pipe), answers=wanted)
 
 
-def _carry(run: Run, watch: claims.Watch) -> bool:
+def _carry(run: Run, watch: Watch) -> bool:
     """Whether it began: a pipeline that must wait was put back."""
     watch.hold(run.claim)
     try:
@@ -121,5 +154,5 @@ def _carry(run: Run, watch: claims.Watch) -> bool:
             detail=error.detail,
         )
     finally:
-        watch.let_go()
+        watch.let_go(run.claim)
     return not run.put_back

@@ -9,7 +9,7 @@ runners do not see: whoever takes the bytes later takes those or none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -68,8 +68,14 @@ def prepare(*, pipeline: Pipeline) -> dict[str, Any]:
 
 def begins_empty(pipeline: Pipeline) -> bool:
     """Whether its directory was never filled, and there is nothing to fill it with."""
-    never = pipeline.files_at is None and pipeline.pipe.get("files") == []
-    return never and mail.has_no_attachments(pipeline.message_id)
+    return pipeline.pk in that_begin_empty([pipeline])
+
+
+def that_begin_empty(pipelines: Collection[Pipeline]) -> set[UUID]:
+    """Those of several pipelines for which that is so."""
+    never = [one for one in pipelines if one.files_at is None and one.pipe.get("files") == []]
+    without = mail.without_attachments([one.message_id for one in never])
+    return {one.pk for one in never if one.message_id in without}
 
 
 def make_empty(pipeline_id: UUID) -> Path:

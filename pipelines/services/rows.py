@@ -37,6 +37,29 @@ def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str
         return bool(cursor.rowcount)
 
 
+def update_several(
+    model: type[Model],
+    keys: Collection[Any],
+    *,
+    where: Mapping[str, Any],
+    changes: Mapping[str, Any],
+) -> set[Any]:
+    """The same change of several rows in one UPDATE; the keys of those that were there."""
+    connection = _database()
+    columns = _columns(model, connection.vendor)
+    key = columns["pk"]
+    asked = {key.field.get_db_prep_value(one, connection): one for one in keys}
+    sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
+    values = [
+        columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
+    ]
+    condition, wanted = _condition(columns, {"pk": [*keys], **where}, connection)
+    statement = f"UPDATE {_table(model)} SET {sets} WHERE {condition}"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(f"{statement} RETURNING {key.quoted}", [*values, *wanted])
+        return {asked[found] for (found,) in cursor.fetchall()}
+
+
 def insert(row: Model) -> None:
     """One INSERT of a row as it is; a key that the database makes is set on it."""
     model = type(row)

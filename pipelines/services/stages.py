@@ -99,15 +99,21 @@ def claim_and_start(
 
 def move_to_start(held: Claim, stage: Stage, vectors: list[list[str]], *, until: datetime) -> bool:
     """The stage's own claim and start; joins a unit that holds the pipeline's row."""
-    attempt = attempt_of(stage)
     return transitions.move_stage(
         stage,
         Stage.Status.RUNNING,
         old=[Stage.Status.PENDING],
         by_way_of=Stage.Status.CLAIMED,
-        changes={**held.mine, "attempt": attempt, **_starting(stage, until, vectors)},
-        facts={"attempt": attempt},
+        changes=at_its_start(held, stage, vectors, until=until),
+        facts={"attempt": attempt_of(stage)},
     )
+
+
+def at_its_start(
+    held: Claim, stage: Stage, vectors: list[list[str]], *, until: datetime
+) -> dict[str, Any]:
+    """What a stage's own claim and start change in its row."""
+    return {**held.mine, "attempt": attempt_of(stage), **_starting(stage, until, vectors)}
 
 
 def _starting(stage: Stage, until: datetime, vectors: list[list[str]]) -> dict[str, Any]:
@@ -171,12 +177,22 @@ def move_to_success(held: Claim, success: Success, adopt: Callable[[], None] | N
         Stage.Status.SUCCEEDED,
         old=[Stage.Status.RUNNING],
         where=held.mine,
-        changes={**_ended(success.stage, result, ""), "finished_at": success.at},
-        facts={"exit_code": result.exit_code, "bytes": len(result.output)},
+        changes=at_its_end(success),
+        facts=facts_of(result),
     )
     _must(moved, success.stage)
     if adopt is not None:
         adopt()
+
+
+def at_its_end(success: Success) -> dict[str, Any]:
+    """What a stage's success changes in its row."""
+    return {**_ended(success.stage, success.result, ""), "finished_at": success.at}
+
+
+def facts_of(result: RunResult) -> dict[str, object]:
+    """What the event of a success says of it."""
+    return {"exit_code": result.exit_code, "bytes": len(result.output)}
 
 
 def fail(
@@ -227,14 +243,20 @@ def cancel_pending(pipeline_id: UUID, *, reason: str) -> None:
 
 def pending(pipeline_id: UUID) -> tuple[list[Stage], Stage | None]:
     """The work stages that are still due, in their order; and the reply, where it is due too."""
-    where = {"pipeline_id": pipeline_id, "status": Stage.Status.PENDING}
-    work, reply = [], None
+    return pending_of([pipeline_id])[pipeline_id]
+
+
+def pending_of(pipeline_ids: Collection[UUID]) -> dict[UUID, tuple[list[Stage], Stage | None]]:
+    """The same for several pipelines."""
+    where = {"pipeline_id": pipeline_ids, "status": Stage.Status.PENDING}
+    work: dict[UUID, list[Stage]] = {pk: [] for pk in pipeline_ids}
+    replies: dict[UUID, Stage] = {}
     for stage in rows.find(Stage, where=where, order_by="position"):
         if stage.command == REPLY:
-            reply = stage
+            replies[stage.pipeline_id] = stage
         else:
-            work.append(stage)
-    return work, reply
+            work[stage.pipeline_id].append(stage)
+    return {pk: (work[pk], replies.get(pk)) for pk in pipeline_ids}
 
 
 def keep(held: Claim, **changes: Any) -> None:

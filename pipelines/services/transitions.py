@@ -5,9 +5,11 @@ A move that finds its row no longer where it should be changes nothing and says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
+
+from django.db.models import Model
 
 from guards.types import Subject
 from pipelines.exceptions import ClaimLost
@@ -17,6 +19,9 @@ from pipelines.signals import pipeline_ended
 from teams.services import events
 
 ACTOR = "system"
+
+#: What each of several rows must be like and what it changes, by its key.
+Moves = Mapping[Any, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
 def move_pipeline(
@@ -43,10 +48,20 @@ def move_pipeline(
     if moved and before_note is not None:
         before_note()
     if moved:
-        _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
-    if moved and new in Pipeline.ENDED:
-        pipeline_ended.send(sender=Pipeline, pipeline_id=pipeline_id, status=str(new))
+        note_pipeline(pipeline_id, new, facts, actor)
     return moved
+
+
+def note_pipeline(
+    pipeline_id: UUID,
+    new: Pipeline.Status,
+    facts: Mapping[str, object] | None = None,
+    actor: str = ACTOR,
+) -> None:
+    """The event of a pipeline that has moved, and the word to those who wait for its end."""
+    _note(f"pipeline.{new}", Subject("pipelines.pipeline", str(pipeline_id)), actor, facts)
+    if new in Pipeline.ENDED:
+        pipeline_ended.send(sender=Pipeline, pipeline_id=pipeline_id, status=str(new))
 
 
 def move_stage(
@@ -70,14 +85,48 @@ def move_stage(
         changes={"status": new, **(changes or {})},
     )
     if moved:
-        described = {
-            "command": stage.command,
-            "position": stage.position,
-            "pipeline": str(stage.pipeline_id),
-            **(facts or {}),
-        }
-        for status in (by_way_of, new) if by_way_of else (new,):
-            _note(f"stage.{status}", Subject("pipelines.stage", str(stage.pk)), actor, described)
+        note_stage(stage, (by_way_of, new) if by_way_of else (new,), facts, actor)
+    return moved
+
+
+def note_stage(
+    stage: Stage,
+    statuses: Iterable[Stage.Status],
+    facts: Mapping[str, object] | None = None,
+    actor: str = ACTOR,
+) -> None:
+    """One event for each status that a stage has come to."""
+    described = {
+        "command": stage.command,
+        "position": stage.position,
+        "pipeline": str(stage.pipeline_id),
+        **(facts or {}),
+    }
+    for status in statuses:
+        _note(f"stage.{status}", Subject("pipelines.stage", str(stage.pk)), actor, described)
+
+
+def move_alike(
+    model: type[Model],
+    wanted: Moves,
+    *,
+    old: Collection[str],
+) -> set[Any]:
+    """Move several rows from one of `old`, with one UPDATE for all that change alike.
+
+    The keys of those that were there; their events are the caller's to note.
+    """
+    alike: list[tuple[tuple[Mapping[str, Any], Mapping[str, Any]], list[Any]]] = []
+    for key, move in wanted.items():
+        keys = next((keys for known, keys in alike if known == move), None)
+        if keys is None:
+            alike.append((move, [key]))
+        else:
+            keys.append(key)
+    moved: set[Any] = set()
+    for (where, changes), keys in alike:
+        conditions = {"status": old, **where}
+        moved |= rows.update_several(model, keys, where=conditions, changes=changes)
     return moved
 
 

@@ -1,4 +1,4 @@
-"""Who looks after a task's claims: one at a time, and never the one before in place of the next."""
+"""Who looks after a task's claims: all that it holds, and nothing that it has let go."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import uuid
 import pytest
 from django.db import InterfaceError
 
-from pipelines.services import claims
-from pipelines.services.claims import Claim, Watch
+from pipelines.services import claims, watching
+from pipelines.services.claims import Claim
+from pipelines.services.watching import Watch
 
 
 @pytest.fixture
@@ -29,35 +30,35 @@ def claim() -> Claim:
     return Claim(uuid.uuid4(), "worker", 1)
 
 
-def test_a_claim_that_is_held_is_renewed_and_held_on(quiet):
-    watch, mine = Watch(), claim()
+def test_claims_that_are_held_are_renewed_each_at_its_time_and_held_on(quiet):
+    watch, mine, other = Watch(), claim(), claim()
     watch.hold(mine)
-    watch._look_after(mine, watch._held[1])
+    watch.hold(other)
+    watch._look_after(mine, watch._held[mine])
     assert quiet == []
-    watch._held = (mine, 0.0)
+    watch._held[mine] = 0.0
     watch._look_after(mine, 0.0)
     assert quiet == [mine]
-    assert watch._held[0] == mine
-    assert watch._held[1] > 0
+    assert watch._held.keys() == {mine, other}
+    assert watch._held[mine] > 0
 
 
 @pytest.mark.parametrize("later", [None, claim()])
-def test_the_renewal_of_one_never_takes_the_place_of_what_is_held_since(quiet, monkeypatch, later):
+def test_the_renewal_of_one_never_brings_back_what_was_let_go(quiet, monkeypatch, later):
     """The task goes on to its next pipeline while the last one is being renewed."""
     watch, first = Watch(), claim()
-    watch._held = (first, 0.0)
+    watch._held[first] = 0.0
 
     def meanwhile(claim: Claim) -> bool:
-        if later is None:
-            watch.let_go()
-        else:
+        watch.let_go(first)
+        if later is not None:
             watch.hold(later)
         return False
 
     monkeypatch.setattr(claims, "renew", meanwhile)
     watch._look_after(first, 0.0)
 
-    assert (watch._held and watch._held[0]) == later
+    assert [*watch._held] == ([] if later is None else [later])
 
 
 @pytest.mark.parametrize("error", [InterfaceError("closed"), RuntimeError("unforeseen")])
@@ -66,8 +67,8 @@ def test_what_goes_wrong_once_does_not_end_the_watch(quiet, monkeypatch, error):
         raise error
 
     watch, mine = Watch(), claim()
-    watch._held = (mine, 0.0)
+    watch._held[mine] = 0.0
     monkeypatch.setattr(claims, "is_taken_away", stumble)
-    monkeypatch.setattr(claims.connections, "close_all", lambda: None)
+    monkeypatch.setattr(watching.connections, "close_all", lambda: None)
     watch._look_after(mine, 0.0)
-    assert watch._held == (mine, 0.0), "it is looked after again"
+    assert watch._held == {mine: 0.0}, "it is looked after again"

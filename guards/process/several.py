@@ -1,0 +1,90 @@
+"""Several runs at the same time in one thread, each with its own pipes, limits and end."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from guards.exceptions import InvalidInput
+from guards.process.launching import Surroundings
+from guards.process.running import start_all
+from guards.process.session import Session
+from guards.process.types import MAX_OUTPUT, Limits
+
+
+class Several:
+    """Runs beside each other. Use as a context: at its end nothing of them stays behind."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._going_on: dict[Session, None] = {}
+
+    def __enter__(self) -> Several:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for session in list(self._going_on):
+            self._end(session)
+        self._selector.close()
+
+    def start(
+        self,
+        argvs: Sequence[Sequence[str]],
+        *,
+        stdin: bytes = b"",
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> Session:
+        """Start a run as `run_steps` does, with the same refusals; its time begins now.
+
+        Once `ended` has it, its `result` says how it ended.
+        """
+        if not argvs:
+            raise InvalidInput("there are no steps to run", field="argv")
+        around = Surroundings(env or {}, cwd, Limits(), timeout, vouched=False)
+        session = Session(stdin, max_output=max_output, timeout=timeout, selector=self._selector)
+        try:
+            start_all(argvs, around, session)
+        except BaseException:
+            session.end()
+            raise
+        self._going_on[session] = None
+        return session
+
+    def ended(self, seconds: float) -> list[Session]:
+        """Serve all until at least one has ended, for so long at most; those that have ended.
+
+        Each is over then: killed where it had met a limit, reaped, and all that it wrote is read.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            left = max(0.0, until - time.monotonic())
+            self._serve(min([left, *(one.patience for one in self._going_on)]))
+            ended = [session for session in self._going_on if session.is_over()]
+            if ended or not left:
+                break
+        for session in ended:
+            self._end(session)
+        return ended
+
+    def _serve(self, seconds: float) -> None:
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            key.data.serve(key.fd)
+        # Where the system cannot announce an end, nothing is ready, and all are looked at.
+        for session in dict.fromkeys(key.data for key, _ in ready) or self._going_on:
+            session.look_for_ends()
+
+    def _end(self, session: Session) -> None:
+        del self._going_on[session]
+        session.end()
