@@ -18,8 +18,8 @@ class Mission(models.Model):
     `contract` is frozen by trigger: what the worker reads is what was admitted. `write_set` is the
     contract's as missions compare it (`project:path`); it counts while the mission is open and not
     released. `usd` and `turns` are what all its rounds have cost. `dispatched_at` is set before the
-    first worker starts: a mission without it has cost and changed nothing. `evaluator` and
-    `evaluator_digest` are pinned when it opens: who judges, and by which checks.
+    first worker reaches anything: a mission without it has cost and changed nothing. `evaluator`
+    and `evaluator_digest` are pinned when it opens: who judges, and by which checks.
     """
 
     class Status(models.TextChoices):

@@ -71,6 +71,10 @@ def test_nothing_ambient_is_loaded_and_nothing_skips_permissions():
     argv = command_line.build(spec(tools=["Bash"]), words())
     for word in ("--bare", "--strict-mcp-config", "--setting-sources=", "--verbose"):
         assert word in argv
+    (settings,) = [word for word in argv if word.startswith("--settings=")]
+    plugins = json.loads(settings.removeprefix("--settings="))["enabledPlugins"]
+    assert len(plugins) == 3
+    assert not any(plugins.values())
     assert not any("bypass" in word or "dangerously" in word for word in argv)
 
 

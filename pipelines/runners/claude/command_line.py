@@ -7,6 +7,7 @@ them, so that none of them can swallow the prompt (sister-31).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,11 @@ from django.conf import settings
 
 from pipelines.runners.claude import tools
 from pipelines.types import CommandSpec
+
+#: Plugins that the program brings along. `--bare` leaves them without effect, and loads them all
+#: the same, for some 40 ms.
+_PLUGINS = ("cc-plugin-agents-md", "cc-plugin-privacy", "cc-plugin-plugin-authoring")
+_SETTINGS = json.dumps({"enabledPlugins": {f"{name}@builtin": False for name in _PLUGINS}})
 
 _HOW = """\
 # How a mission works
@@ -54,6 +60,7 @@ def build(spec: CommandSpec, words: Words) -> list[str]:
     turns = spec.budget.max_turns if spec.budget else 1
     return [
         *(str(words.program), "-p", "--bare", "--strict-mcp-config", "--setting-sources="),
+        f"--settings={_SETTINGS}",
         f"--mcp-config={words.servers_file}",
         f"--append-system-prompt-file={words.prompt_file}",
         *("--output-format=stream-json", "--verbose", "--disable-slash-commands"),

@@ -44,8 +44,6 @@ _STATE = {
     "hasResetAutoModeOptInForDefaultOffer": True,
     "seenNotifications": {},
 }
-#: Its own plugins, of which it counts the uses.
-_PLUGINS = ("cc-plugin-agents-md", "cc-plugin-privacy", "cc-plugin-plugin-authoring")
 
 
 def _state() -> dict[str, Any]:
@@ -53,14 +51,12 @@ def _state() -> dict[str, Any]:
 
     The two names are random, as its own would be.
     """
-    now = timezone.now()
-    unused = {"usageCount": 0, "lastUsedAt": int(now.timestamp() * 1000), "lastUsedNumStartups": 0}
+    now = timezone.now().isoformat(timespec="milliseconds")
     return {
         **_STATE,
-        "firstStartTime": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "firstStartTime": now.replace("+00:00", "Z"),
         "machineID": secrets.token_hex(32),
         "userID": secrets.token_hex(32),
-        "pluginUsage": {f"{name}@builtin": unused for name in _PLUGINS},
     }
 
 
