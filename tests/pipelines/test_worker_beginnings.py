@@ -125,6 +125,17 @@ def test_where_other_programs_begin_with_it_its_run_is_on_record_first(workshop,
     assert "the MCP server other" in result.error
 
 
+def test_a_session_that_goes_on_is_on_record_first(workshop):
+    """A call may have been left in it; a new one has nothing to do before its model answers."""
+    rounds = hands_in(verdict="fail", output=...), say("Not yet."), hands_in(), say("That was all.")
+    workshop.api.scripts[""] = Turns(*rounds)
+    job, seen = workshop.job(), []
+    with before_the_dispatch_commits(lambda: seen.append(processes_of(job) > 0)):
+        result = workshop.runner.run(job)
+    assert result.ok, result
+    assert seen == [True, False]
+
+
 def test_a_mission_that_was_given_up_meanwhile_lets_nobody_out(workshop):
     """Of the program that has begun nothing is left, and nothing says that a worker was started."""
     job = workshop.job()

@@ -97,8 +97,9 @@ def _dispatched_first(configuration: Mapping[str, Any], entrance: Entrance) -> b
     """Behind shut doors the program may begin unrecorded: it has nothing to do yet but to begin.
 
     Not where other MCP servers begin with it: those are programs, and could change the workplace.
+    Nor with a session that goes on: a call may have been left in it.
     """
-    if set(configuration) == {tools.OURS}:
+    if set(configuration) == {tools.OURS} and not entrance.resumes:
         return False
     entrance.dispatch()
     return True
