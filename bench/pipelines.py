@@ -10,8 +10,10 @@
   `PIPELINE_CONCURRENCY=8`: each of the two carries up to four out beside each other.
 - **mission**: a whole mission with its walls around the real client, against the client by itself
   with the same number of turns of the same stand-in for the Messages API. Told beside it, and not
-  judged: against the client with our MCP server and as many calls of it, and what the mission's
-  own records take (contract, token, configuration, result, closing: all but the client's process).
+  judged: against the client with our MCP server and as many calls of it, what the client itself
+  takes for MCP (a server that answers from constant bytes), and what of the mission's own records
+  lies before and after the client's process (contract, configuration, result, closing: the
+  dispatch goes on record while that begins).
 
 Each part runs in a process of its own for each database, since settings hold for a process.
 """
@@ -262,18 +264,44 @@ def mission(directory: str, url: str) -> None:
 
             _wait(lambda: is_listening("127.0.0.1", port), Path(directory))
             served = _our_server(Path(directory), port)
-            clients = _timed_clients()
-            runs = (
-                lambda: _as_a_mission(api),
-                lambda: _by_itself(api, Path(directory)),
-                lambda: _by_itself(api, Path(directory), served),
-            )
-            for _ in range(WARM_UP):
-                [run() for run in runs]
-            rounds = [[run() for run in runs] for _ in range(MISSIONS)]
-    ours, floor, with_server = (list(column) for column in zip(*rounds, strict=True))
+            with _constant_server(Path(directory), served) as constant:
+                clients = _timed_clients()
+                runs = (
+                    lambda: _as_a_mission(api),
+                    lambda: _by_itself(api, Path(directory)),
+                    lambda: _by_itself(api, Path(directory), served),
+                    lambda: _by_itself(api, Path(directory), constant),
+                )
+                for _ in range(WARM_UP):
+                    [run() for run in runs]
+                rounds = [[run() for run in runs] for _ in range(MISSIONS)]
+    ours, floor, with_server, with_constant = (list(column) for column in zip(*rounds, strict=True))
     records = [whole - client for whole, client in zip(ours, clients[-MISSIONS:], strict=True)]
-    tell(ours=ours, floor=floor, with_server=with_server, records=records)
+    tell(
+        ours=ours,
+        floor=floor,
+        with_server=with_server,
+        with_constant=with_constant,
+        records=records,
+    )
+
+
+@contextmanager
+def _constant_server(directory: Path, served: Path) -> Iterator[Path]:
+    """A client's configuration for a server that gives the answers of ours, as constant bytes."""
+    from bench import constant_mcp
+    from tests.servers.presence import free_port, is_listening
+
+    server = json.loads(served.read_text())["mcpServers"]["countersign"]
+    secret = server["headers"]["Authorization"].removeprefix("Bearer ")
+    answers, port = directory / "answers.json", free_port()
+    answers.write_text(json.dumps(constant_mcp.learn(server["url"], secret, "whoami")))
+    path = directory / "constant.json"
+    server["url"] = f"http://127.0.0.1:{port}/mcp"
+    path.write_text(json.dumps({"mcpServers": {"countersign": server}}))
+    with _process(directory, "-m", "bench.constant_mcp", str(port), str(answers)):
+        _wait(lambda: is_listening("127.0.0.1", port), directory)
+        yield path
 
 
 def _timed_clients() -> list[float]:
@@ -380,6 +408,7 @@ def judge_mission(benchmark: Benchmark, database: str, found: dict[str, Any]) ->
     """What contract, token, configuration, walls, result and closing add to a bare client's run."""
     ours, alone = Sample.of(found["ours"]), Sample.of(found["floor"])
     records, served = Sample.of(found["records"]), Sample.of(found["with_server"])
+    constant = Sample.of(found["with_constant"])
     benchmark.ratio(
         "a mission: added to the client by itself",
         ours.median / alone.median - 1,
@@ -396,11 +425,18 @@ def judge_mission(benchmark: Benchmark, database: str, found: dict[str, Any]) ->
         note=f"{(ours.median - served.median) * 1000:.0f} ms added: walls, contract, records",
     )
     benchmark.ratio(
+        "the client's own share of MCP: added to it by a server of constant bytes",
+        constant.median / alone.median - 1,
+        ours=constant,
+        floor=alone,
+        note=f"{(constant.median - alone.median) * 1000:.0f} ms added",
+    )
+    benchmark.ratio(
         "a mission: its records alone, as a share of the client by itself",
         records.median / alone.median,
         ours=records,
         floor=alone,
-        note=f"{records.median * 1000:.0f} ms: contract, token, configuration, result, closing",
+        note=f"{records.median * 1000:.0f} ms before and after the client's process",
     )
 
 
