@@ -48,7 +48,7 @@ class Content:
 
 def root_of_all() -> Path:
     """Where every pipeline has its directory; `settings.PIPELINES_DIR` may itself be a link."""
-    return Path(settings.PIPELINES_DIR).resolve()
+    return Path(os.path.realpath(settings.PIPELINES_DIR))  # several times a pipeline: half the time
 
 
 def directory_of(pipeline_id: UUID) -> Path:

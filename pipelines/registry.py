@@ -46,8 +46,11 @@ class Runner(Protocol):
 class Startable(Runner, Protocol):
     """A runner whose stages can run beside others in one thread; `run` is both in one."""
 
-    def start(self, job: Job, several: Several) -> Session:
-        """Start it; `several` says when it has ended. A CountersignError where it does not."""
+    def start(self, job: Job, vectors: Sequence[Sequence[str]], several: Several) -> Session:
+        """Start what `describe` has said, which is on record; `several` says when it has ended.
+
+        A CountersignError where it does not start.
+        """
         ...
 
     def result(self, job: Job, session: Session) -> RunResult:

@@ -41,34 +41,32 @@ class CliRunner:
     def run(self, job: Job) -> RunResult:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
-            vectors, options = self._asked(job)
+            vectors = self.describe(job)
             run = process.run_steps if len(vectors) > 1 else _run_one
-            ended = run(vectors, **options)
+            ended = run(vectors, **_options(job))
         except CountersignError as error:
             return RunResult(ok=False, error=error.detail)
         return base.result_of(ended, timeout=job.spec.timeout)
 
-    def start(self, job: Job, several: process.Several) -> process.Session:
-        """The same beside others: it has begun, and `several` says when it has ended.
-
-        A CountersignError where it does not start.
-        """
-        vectors, options = self._asked(job)
-        return several.start(vectors, **options)
+    def start(
+        self, job: Job, vectors: Sequence[Sequence[str]], several: process.Several
+    ) -> process.Session:
+        """The same beside others, with the vectors that are on record."""
+        return several.start(vectors, **_options(job))
 
     def result(self, job: Job, session: process.Session) -> RunResult:
         """How one that was started beside others has ended."""
         return base.result_of(session.result(), timeout=job.spec.timeout)
 
-    def _asked(self, job: Job) -> tuple[Sequence[Sequence[str]], dict[str, Any]]:
-        options = {
-            "stdin": job.pipe,
-            "timeout": job.spec.timeout,
-            "env": {**base.places(job), **base.environment(job)},
-            "cwd": job.workplace,
-            "max_output": MAX_OUTPUT_BYTES,
-        }
-        return self.describe(job), options
+
+def _options(job: Job) -> dict[str, Any]:
+    return {
+        "stdin": job.pipe,
+        "timeout": job.spec.timeout,
+        "env": {**base.places(job), **base.environment(job)},
+        "cwd": job.workplace,
+        "max_output": MAX_OUTPUT_BYTES,
+    }
 
 
 def _run_one(vectors: Sequence[Sequence[str]], **options: Any) -> process.ProcessResult:

@@ -81,9 +81,14 @@ def that_begin_empty(pipelines: Collection[Pipeline]) -> set[UUID]:
 def make_empty(pipeline_id: UUID) -> Path:
     """Its directory, with nothing in it: for one that begins empty, once that is on record."""
     directory = directory_of(pipeline_id)
+    make_empty_at(directory)
+    return directory
+
+
+def make_empty_at(directory: Path) -> None:
+    """The same, where it is known which one that is."""
     if not filing.make(directory):
         filing.empty(directory)
-    return directory
 
 
 def _fill(pipeline: Pipeline, directory: Path) -> list[dict[str, Any]]:

