@@ -161,6 +161,7 @@ def test_a_mission_that_was_given_up_meanwhile_lets_nobody_out(workshop):
 def test_a_worker_that_is_killed_while_it_begins_has_reached_nothing_and_says_so(
     workshop, moment, ends_as, counts
 ):
+    """What it had started is gone, or is ended by recovery: bubblewrap binds itself late."""
     job = workshop.job()
     begun = workshop.home / "begun"
 
@@ -174,6 +175,7 @@ def test_a_worker_that_is_killed_while_it_begins_has_reached_nothing_and_says_so
 
     assert exit_of(forked(work)) == -9
     assert int(begun.read_text()) > 0
+    base.end_children(str(job.pipeline))
     wait_for(lambda: processes_of(job) == 0)
     assert workshop.api.requests == []
     mission = Mission.objects.get(stage_id=job.stage)
