@@ -1,6 +1,6 @@
 """`up --demo` as a person runs it: told, used in a browser, bereft of children, stopped, up again.
 
-One installation serves all: none of these tests needs what another one changes.
+One test, since the demo's mail ports are always the same: two of them would wait for each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from tests.servers.processes import Process
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.timeout(240),
-    pytest.mark.xdist_group("demo"),  # the demo's mail ports are always the same
 ]
 
 
@@ -105,8 +104,8 @@ def _has_told_its_story(installation: Installation) -> bool:
     )
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[House]:
+@pytest.fixture
+def house() -> Iterator[House]:
     """Not migrated, and without keys: `up` does all that."""
     require_binaries("gpg")
     directory = Path(tempfile.mkdtemp(prefix="cs-", dir="/tmp"))
@@ -129,26 +128,13 @@ def _end(house: House) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def house(started: House) -> House:
-    """It is up, whatever a test before did to it."""
-    if not started.process.is_alive():
-        started.start()
-    return started
-
-
-@pytest.fixture(scope="module")
-def browser(started: House) -> Iterator[Console]:
+@contextmanager
+def _browser(house: House) -> Iterator[Console]:
     """The operator's browser, logged in."""
     require_binaries("chromium", "chromedriver")
-    with chromium(started.address) as made:
-        made.log_in("operator", started.password)
+    with chromium(house.address) as made:
+        made.log_in("operator", house.password)
         yield made
-
-
-@pytest.fixture
-def console(house: House, browser: Console) -> Console:
-    return browser
 
 
 def read_why_the_signature_is_bad(console: Console) -> None:
@@ -172,10 +158,7 @@ def approve_the_held_reply(console: Console) -> None:
     console.find("[role=status]", "by operator:operator")
 
 
-@pytest.mark.browser
-@pytest.mark.invariant(25)
-@pytest.mark.fault("feed-04", "approval-02")
-def test_an_operator_reads_why_and_approves_and_sees_it_leave(console: Console):
+def read_why_approve_and_see_it_leave(console: Console) -> None:
     read_why_the_signature_is_bad(console)
 
     console.open("/admin/")
@@ -197,8 +180,7 @@ def test_an_operator_reads_why_and_approves_and_sees_it_leave(console: Console):
     assert console.errors() == []
 
 
-@pytest.mark.browser
-def test_the_console_fits_a_telephone_and_keeps_to_its_policy(console: Console):
+def fit_a_telephone(console: Console) -> None:
     console.show(width=390, height=844, dark=True)
     console.open("/admin/")
     console.find("li[data-need=held-mail]")
@@ -215,7 +197,7 @@ def test_the_console_fits_a_telephone_and_keeps_to_its_policy(console: Console):
     assert console.errors() == []
 
 
-def test_it_is_well_restarts_stops_and_goes_on(house: House):
+def restart_stop_and_go_on(house: House) -> None:
     wait_until(house.is_ready, "readiness")
     doctor = house.installation.manage("doctor", "--json", check=False)
     assert doctor.returncode == 0, doctor.stdout
@@ -236,3 +218,18 @@ def test_it_is_well_restarts_stops_and_goes_on(house: House):
 
     house.process.popen.kill()
     wait_until(lambda: house.processes() == [], "the end of the children of a killed one", 30)
+
+
+@pytest.mark.browser
+@pytest.mark.invariant(25)
+@pytest.mark.fault("feed-04", "approval-02")
+def test_a_person_brings_it_up_reads_why_approves_and_finds_it_again(
+    house: House, subtests: pytest.Subtests
+):
+    with _browser(house) as console:
+        with subtests.test("reads why, approves, and sees it leave"):
+            read_why_approve_and_see_it_leave(console)
+        with subtests.test("the console fits a telephone and keeps to its policy"):
+            fit_a_telephone(console)
+    with subtests.test("it is well, restarts what died, stops, and goes on"):
+        restart_stop_and_go_on(house)
