@@ -41,9 +41,7 @@ class CliRunner:
     def run(self, job: Job) -> RunResult:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
-            vectors = self.describe(job)
-            run = process.run_steps if len(vectors) > 1 else _run_one
-            ended = run(vectors, **_options(job))
+            ended = process.run_steps(self.describe(job), **_options(job))
         except CountersignError as error:
             return RunResult(ok=False, error=error.detail)
         return base.result_of(ended, timeout=job.spec.timeout)
@@ -67,7 +65,3 @@ def _options(job: Job) -> dict[str, Any]:
         "cwd": job.workplace,
         "max_output": MAX_OUTPUT_BYTES,
     }
-
-
-def _run_one(vectors: Sequence[Sequence[str]], **options: Any) -> process.ProcessResult:
-    return process.run(vectors[0], **options)

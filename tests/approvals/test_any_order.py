@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     consumes,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from approvals import registry
@@ -25,9 +23,9 @@ from approvals.types import ContactOutcome, ContactResult
 from guards.exceptions import CountersignError
 from guards.types import Subject
 from teams.models import Event
-from teams.services import verification
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
+from tests.exploring import explore
 
 #: What a contact may bring, a library's failure included.
 RESULTS = st.sampled_from(
@@ -207,29 +205,11 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
 def test_no_order_of_events_makes_a_second_contact() -> None:
-    run_state_machine_as_test(
-        SignOffDesk,
-        settings=settings(
-            max_examples=6,
-            stateful_step_count=20,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    assert verification.verify().ok
+    explore(SignOffDesk, examples=12, steps=20)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
 @pytest.mark.django_db
 def test_no_order_of_events_makes_a_second_contact_for_long() -> None:
-    run_state_machine_as_test(
-        SignOffDesk,
-        settings=settings(
-            max_examples=100,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    assert verification.verify().ok
+    explore(SignOffDesk, examples=100, steps=40)

@@ -16,14 +16,12 @@ from unittest import mock
 import pytest
 from django.db.models import F
 from django.test import override_settings
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from approvals import registry
@@ -52,9 +50,9 @@ from approvals.types import BoundConnection, ContactOutcome, ContactResult, Purp
 from guards.exceptions import CountersignError
 from guards.services.units import unit_of_work
 from guards.types import Subject
-from teams.services import verification
 from tests.approvals import factories, sessions
 from tests.approvals.sessions import GuardedKind
+from tests.exploring import explore
 
 ANSWERS = st.sampled_from(
     [
@@ -319,18 +317,15 @@ class Desk(RuleBasedStateMachine):
 @pytest.mark.invariant(19)
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
-@pytest.mark.one_database
 def test_no_order_makes_a_second_post_or_one_without_authority() -> None:
-    run_state_machine_as_test(
-        Desk,
-        settings=settings(
-            max_examples=5,
-            stateful_step_count=20,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    assert verification.verify().ok
+    explore(Desk, examples=5, steps=20)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+@pytest.mark.django_db
+def test_no_order_makes_a_second_post_or_one_without_authority_for_long() -> None:
+    explore(Desk, examples=60, steps=40)
 
 
 @pytest.mark.django_db

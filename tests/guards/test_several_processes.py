@@ -54,13 +54,11 @@ def test_each_keeps_its_own_time_and_its_own_size():
     assert bad.result().exit_code == 1
 
 
-def test_nothing_of_them_stays_behind(tmp_path):
-    began = time.monotonic()
+def test_nothing_of_them_stays_behind():
     with pytest.raises(KeyError), Several() as several:
         session = several.start([["sleep", "20"]], timeout=30)
         raise KeyError
     assert session.result().exit_code == -9
-    assert time.monotonic() - began < 10
 
 
 def test_one_that_does_not_start_leaves_the_others(monkeypatch):

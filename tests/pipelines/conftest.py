@@ -11,8 +11,12 @@ from approvals.services import artifacts
 from mail import registry as mail_registry
 from mail.gateways.memory import MemoryServer, MemoryTransport
 from pipelines.services import verification
+from tests.databases import shared
 from tests.keys import Keys
 from tests.pipelines.factories import Desk, Owner
+from tests.pipelines.workers import Workshop, mcp_server
+from tests.servers.messages_api import MessagesApi
+from tests.servers.presence import require_binaries
 
 
 @pytest.fixture
@@ -54,3 +58,13 @@ def scripts(settings, tmp_path: Path) -> Path:
     directory.mkdir()
     settings.ALLOWED_BINARIES = [*settings.ALLOWED_BINARIES, str(directory)]
     return directory
+
+
+@pytest.fixture
+def workshop(
+    transactional_db, messages_api: MessagesApi, settings, short_directory: Path
+) -> Iterator[Workshop]:
+    """The real program in its sandbox, our MCP server, and a model that does what a test says."""
+    require_binaries("bwrap")
+    with shared(short_directory), mcp_server() as url:
+        yield Workshop(messages_api, short_directory, settings, url)

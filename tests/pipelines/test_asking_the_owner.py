@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +10,9 @@ from approvals.services import approvals, artifacts, holds, permissions
 from pipelines.models import Mission, Stage, ToolCall
 from pipelines.runners.claude import lodging
 from pipelines.types import Job, RunResult
-from tests.databases import shared
 from tests.pipelines.factories import OPERATOR
-from tests.pipelines.workers import SHOW, Workshop, hands_in, mcp_server, reads, shell
-from tests.servers.messages_api import MessagesApi, Turns, say
-from tests.servers.presence import require_binaries
+from tests.pipelines.workers import SHOW, Workshop, hands_in, reads, shell
+from tests.servers.messages_api import Turns, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,13 +21,10 @@ REMOVE = "touch /tmp/removed && echo it is gone"
 
 
 @pytest.fixture
-def workshop(
-    transactional_db: None, messages_api: MessagesApi, settings: Any, short_directory: Path
-) -> Iterator[Workshop]:
-    require_binaries("bwrap")
-    with shared(short_directory), mcp_server() as url:
-        artifacts.ensure_key()
-        yield Workshop(messages_api, short_directory, settings, url)
+def workshop(workshop: Workshop) -> Workshop:
+    """It can also seal what it asks."""
+    artifacts.ensure_key()
+    return workshop
 
 
 def goes_on(workshop: Workshop, job: Job) -> RunResult:

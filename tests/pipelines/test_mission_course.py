@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from guards.exceptions import CountersignError
 from guards.models import ApiToken
@@ -17,6 +16,7 @@ from pipelines import write_sets
 from pipelines.models import Mission, Stage
 from pipelines.services import missions
 from pipelines.services.missions import budgets
+from tests.exploring import explore
 from tests.pipelines.factories import OPERATOR, MissionDesk, claude
 from tests.pipelines.test_mission_documents import REFLECTION
 
@@ -174,16 +174,10 @@ class Course(RuleBasedStateMachine):
 
 
 def test_what_must_hold_of_missions_holds_in_any_order() -> None:
-    run_state_machine_as_test(
-        Course,
-        settings=settings(max_examples=6, stateful_step_count=25, deadline=None, database=None),
-    )
+    explore(Course, examples=6, steps=25)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
 def test_what_must_hold_of_missions_holds_in_any_order_for_long() -> None:
-    run_state_machine_as_test(
-        Course,
-        settings=settings(max_examples=150, stateful_step_count=50, deadline=None, database=None),
-    )
+    explore(Course, examples=150, steps=50)

@@ -23,24 +23,14 @@ from pipelines.signals import mission_ended
 from pipelines.types import Job
 from teams.models import Event
 from teams.signals import events_appended
-from tests.databases import exit_of, forked, kill_me, shared
+from tests.databases import exit_of, forked, kill_me
 from tests.pipelines.factories import OPERATOR
-from tests.pipelines.workers import Workshop, hands_in, mcp_server
-from tests.servers.messages_api import MessagesApi, Turns, say
-from tests.servers.presence import require_binaries
+from tests.pipelines.workers import hands_in
+from tests.servers.messages_api import Turns, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_database]
 
 DISPATCHED = "mission.dispatched"
-
-
-@pytest.fixture
-def workshop(
-    transactional_db, messages_api: MessagesApi, settings, short_directory: Path
-) -> Iterator[Workshop]:
-    require_binaries("bwrap")
-    with shared(short_directory), mcp_server() as url:
-        yield Workshop(messages_api, short_directory, settings, url)
 
 
 def processes_of(job: Job) -> int:

@@ -21,22 +21,11 @@ from guards.models import ApiToken
 from pipelines.models import Mission
 from pipelines.runners import base
 from pipelines.services.missions import budgets
-from tests.databases import shared
-from tests.pipelines.workers import SHOW, Workshop, hands_in, mcp_server, reads, shell
+from tests.pipelines.workers import SHOW, Workshop, hands_in, reads, shell
 from tests.servers.claude import FAKE_KEY
-from tests.servers.messages_api import Hang, MessagesApi, Turns, call, endless, say
-from tests.servers.presence import require_binaries
+from tests.servers.messages_api import Hang, Turns, call, endless, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def workshop(
-    transactional_db, messages_api: MessagesApi, settings, short_directory: Path
-) -> Iterator[Workshop]:
-    require_binaries("bwrap")
-    with shared(short_directory), mcp_server() as url:
-        yield Workshop(messages_api, short_directory, settings, url)
 
 
 def counted(mission: Mission) -> float:
