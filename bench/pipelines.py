@@ -175,7 +175,7 @@ def _drained_pipelines(directory: Path) -> float:
         house.due_pipeline(["nothing"], status="queued")
     mine = Pipeline.objects.filter(status="queued")
     keys = list(mine.values_list("pk", flat=True))
-    _look_at_the_tables()
+    _make_statistics()
     with _process(directory, "manage.py", "worker"):
         _wait(lambda: not Pipeline.objects.exclude(status="completed").exists(), directory)
     ended = Pipeline.objects.filter(pk__in=keys)
@@ -184,8 +184,8 @@ def _drained_pipelines(directory: Path) -> float:
     return seconds
 
 
-def _look_at_the_tables() -> None:
-    """What PostgreSQL's autovacuum does within a minute, and these tables are only seconds old."""
+def _make_statistics() -> None:
+    """As autovacuum does within a minute: without them PostgreSQL plans for empty tables."""
     from django.db import connection
 
     if connection.vendor == "postgresql":
@@ -200,7 +200,7 @@ def _drained_tasks(moments: Path) -> float:
 
     for _ in range(DRAINED):
         async_task(bare_queue.nothing, str(moments))
-    _look_at_the_tables()
+    _make_statistics()
     with _process(moments.parent, "-m", "bench.bare_queue"):
         _wait(lambda: _lines(moments) == DRAINED, moments.parent)
     told = sorted(map(float, moments.read_text().split()))
