@@ -5,11 +5,14 @@ Each source is one bounded query, whatever the size of the tables. Nothing here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db import connection as database
+from django.db.models import Model, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -17,7 +20,7 @@ from django.utils import timezone
 from approvals.models import Approval, Connection, Effect, Hold
 from approvals.sentences import hold_reason_sentence, reason_sentence
 from config import work_needs
-from config.need import ROWS_PER_SOURCE, Need, Source
+from config.need import ROWS_PER_SOURCE, Need, Source, counting
 from guards.fronts.console import may_view
 from guards.models import PinnedKey
 from mail import selectors as mail_selectors
@@ -41,7 +44,7 @@ def held_replies() -> QuerySet[Hold]:
 
 def held_mail() -> QuerySet[Message]:
     """Mail that was held and that nobody has looked into or left as it is yet."""
-    recent = timezone.now() - HELD_MAIL_ASKS_FOR
+    recent = Now() - HELD_MAIL_ASKS_FOR
     return Message.objects.filter(
         verdict="hold", revealed_at=None, set_aside_at=None, received_at__gte=recent
     ).order_by("received_at")
@@ -50,7 +53,7 @@ def held_mail() -> QuerySet[Message]:
 def stuck_mail() -> QuerySet[Message]:
     """Admitted mail that no pipeline takes: no worker runs, or it cannot be looked at again."""
     return Message.objects.filter(
-        execution=Message.Execution.DUE, received_at__lt=timezone.now() - STUCK_AFTER
+        execution=Message.Execution.DUE, received_at__lt=Now() - STUCK_AFTER
     ).order_by("received_at")
 
 
@@ -84,31 +87,50 @@ def unsigned_commands() -> QuerySet[Command]:
 
 def expiring_keys() -> QuerySet[PinnedKey]:
     """Pinned keys that have expired or soon will."""
-    return PinnedKey.objects.filter(
-        removed_at=None, expires_at__lt=timezone.now() + KEY_WARNING
-    ).order_by("expires_at")
+    return PinnedKey.objects.filter(removed_at=None, expires_at__lt=Now() + KEY_WARNING).order_by(
+        "expires_at"
+    )
 
 
 def counts(request: HttpRequest) -> Mapping[str, int]:
-    """How many of each wait that this person may see, asked once per request."""
+    """How many of each wait that this person may see: one statement, once per request."""
     known: Mapping[str, int] | None = getattr(request, "_needs_counts", None)
     if known is None:
-        known = {kind: query.count() for kind, query, _ in _visible(request)}
+        known = _counted(tuple(_visible(request)))
         request._needs_counts = known  # type: ignore[attr-defined]
     return known
 
 
 def queue(request: HttpRequest) -> list[Need]:
     """All of it that this person may see, oldest first."""
-    found = [need for _, query, rows in _visible(request) for need in rows(query)]
+    visible = set(_visible(request))
+    found = [need for kind, make, rows in _SOURCES if kind in visible for need in rows(make())]
     return sorted(found, key=lambda need: need.since)
 
 
-def _visible(request: HttpRequest) -> Iterator[tuple[str, QuerySet[Any], Callable[..., Any]]]:
-    for kind, make, rows in _SOURCES:
-        query = make()
-        if may_view(request, query.model):
-            yield kind, query, rows
+def _visible(request: HttpRequest) -> Iterator[str]:
+    """The kinds whose rows this person may see."""
+    return (kind for kind, model in _models().items() if may_view(request, model))
+
+
+def _counted(kinds: tuple[str, ...]) -> Mapping[str, int]:
+    if not kinds:
+        return {}
+    statement, parameters = _counting(kinds)
+    with database.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return dict(zip(kinds, cursor.fetchone(), strict=True))
+
+
+@cache
+def _counting(kinds: tuple[str, ...]) -> tuple[str, list[Any]]:
+    """The statement for these kinds, put together once: that takes longer than to ask it."""
+    return counting(make() for kind, make, _ in _SOURCES if kind in kinds)
+
+
+@cache
+def _models() -> Mapping[str, type[Model]]:
+    return {kind: make().model for kind, make, _ in _SOURCES}
 
 
 def _reply_rows(query: QuerySet[Hold]) -> Iterator[Need]:

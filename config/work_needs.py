@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from django.db.models import Exists, Max, OuterRef, QuerySet, Subquery
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now, TruncDay
 from django.urls import reverse
-from django.utils import timezone
 
 from approvals.models import Approval, Hold
 from config.need import ROWS_PER_SOURCE, Need, Source
@@ -31,7 +32,7 @@ def stuck_missions() -> QuerySet[Mission]:
     return selectors.stuck_missions().exclude(tool_calls__state=ToolCall.State.WAITING)
 
 
-def refused_workers(rule: str, since: datetime) -> QuerySet[Stage, Any]:
+def refused_workers(rule: str, since: Combinable) -> QuerySet[Stage, Any]:
     """Commands whose worker was refused by that rule, with when that was last and what was said.
 
     Not those whose worker has opened a mission since.
@@ -52,13 +53,12 @@ def refused_workers(rule: str, since: datetime) -> QuerySet[Stage, Any]:
 
 def reached_budgets() -> QuerySet[Stage, Any]:
     """Commands that a daily budget stopped today, in the budgets' days."""
-    today = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return refused_workers("daily-budget", today)
+    return refused_workers("daily-budget", TruncDay(Now(), tzinfo=UTC))
 
 
 def missing_sandboxes() -> QuerySet[Stage, Any]:
     """Commands whose worker could not be confined lately."""
-    return refused_workers("sandbox-missing", timezone.now() - REFUSAL_ASKS_FOR)
+    return refused_workers("sandbox-missing", Now() - REFUSAL_ASKS_FOR)
 
 
 def _tool_call_rows(query: QuerySet[ToolCall]) -> Iterator[Need]:

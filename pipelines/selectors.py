@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Max, Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from guards import selectors as guards
@@ -86,7 +87,7 @@ def stuck_missions() -> QuerySet[Mission]:
     nothing has happened to them for a day.
     """
     working = Stage.HELD | {Stage.Status.WAITING_APPROVAL}
-    idle = Q(last_event__lt=timezone.now() - IDLE) & ~Q(write_set=[])
+    idle = Q(last_event__lt=Now() - IDLE) & ~Q(write_set=[])
     return (
         Mission.objects.filter(status=Mission.Status.OPEN, released_at=None)
         .annotate(last_event=Max("events__at"))

@@ -49,4 +49,4 @@ def test_a_list_costs_the_same_with_more_rows(console: Client, sample: Sample, n
 
 def test_the_index_stays_within_a_fixed_budget(console: Client, sample: Sample):
     console.get(reverse("admin:index"))
-    assert cost(console, reverse("admin:index")) <= 47
+    assert cost(console, reverse("admin:index")) <= 35
