@@ -39,9 +39,7 @@ def list_pipelines(
     status: Pipeline.Status | None = None,
 ) -> PipelinePage:
     """Pipelines of the token's identity; all of them where it belongs to none."""
-    rows = selectors.pipelines_for(token_of(request))
-    if status is not None:
-        rows = rows.filter(status=status)
+    rows = selectors.pipelines_for(token_of(request), status=status)
     page = take_page(rows, cursor=cursor, limit=limit, key="created_at")
     items = [PipelineOut.of(row) for row in page.items]
     return PipelinePage(items=items, next_cursor=page.next_cursor)

@@ -28,11 +28,15 @@ COVERED = "[redacted — no read permission]"
 IDLE = timedelta(days=1)
 
 
-def pipelines_for(token: ApiToken) -> QuerySet[Pipeline]:
+def pipelines(*, status: str | None = None) -> QuerySet[Pipeline]:
+    """Every pipeline, or those of one status, newest first."""
+    rows = Pipeline.objects.select_related("identity").order_by("-created_at")
+    return rows if status is None else rows.filter(status=status)
+
+
+def pipelines_for(token: ApiToken, *, status: str | None = None) -> QuerySet[Pipeline]:
     """The pipelines of the token's identity; all of them where it belongs to none."""
-    return Pipeline.objects.filter(identity__in=guards.identities_for(token)).select_related(
-        "identity"
-    )
+    return pipelines(status=status).filter(identity__in=guards.identities_for(token))
 
 
 def pipeline_for(token: ApiToken, pipeline_id: UUID) -> Pipeline:

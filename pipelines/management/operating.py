@@ -1,4 +1,4 @@
-"""`pipeline show|retry|cancel ID`: what one pipeline did, and an operator's word about it."""
+"""`pipeline list`, `show|retry|cancel ID`: which there are, what one did, an operator's word."""
 
 from __future__ import annotations
 
@@ -11,17 +11,41 @@ from guards.exceptions import NotFound
 from guards.fronts.commands import JsonCommand, wrong_use
 from guards.types import Asker
 from mail.models import Outbound
+from pipelines import selectors
 from pipelines.management import naming
 from pipelines.models import Mission, Pipeline, Stage
+from pipelines.schemas import PipelineOut
 from pipelines.services import control, replies, resuming
 
 SHELL = Asker("operator", "shell")
+#: How many pipelines a list shows, and how many at most.
+USUAL, MOST = 50, 1000
+LISTING = "Pipelines, newest first; with --json one JSON line each."
 
 VERBS = {
     "show": "Show a pipeline: its stages, missions and mail.",
     "retry": "Have an interrupted pipeline go on from where it stopped, if that may be repeated.",
     "cancel": "End a pipeline: what runs is killed, and its requester gets the fixed text.",
 }
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which pipelines, and how many of them."""
+    parser.add_argument("--status", choices=Pipeline.Status.values)
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=USUAL,
+        help=f"at most so many (1 to {MOST}); {USUAL} if not said",
+    )
+
+
+def perform_list(command: JsonCommand, options: Mapping[str, Any]) -> None:
+    """The newest pipelines first, in the shape of the API; one line each."""
+    if not 1 <= options["limit"] <= MOST:
+        raise wrong_use(f"--limit is at least 1 and at most {MOST}")
+    for row in selectors.pipelines(status=options["status"])[: options["limit"]]:
+        command.emit(PipelineOut.of(row).model_dump(mode="json"), _line(row))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +111,14 @@ def _id(named: str) -> UUID:
     if len(found) != 1:
         raise wrong_use(f"{len(found) or 'no'} pipelines begin with {named!r}"[:200])
     return found[0]
+
+
+def _line(row: Pipeline) -> str:
+    why = row.refused_rule or row.error
+    return (
+        f"{row.pk}  {row.status:<16} {row.identity.handle}  for {row.requester}"
+        f"  {row.planner}  {row.created_at:%F %R}{f'  {why}' if why else ''}"
+    )
 
 
 def _times(row: object, *names: str) -> dict[str, str | None]:

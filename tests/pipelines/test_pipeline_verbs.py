@@ -1,4 +1,4 @@
-"""`manage.py pipeline show|retry|cancel`: the same acts as the console's, for the shell."""
+"""`manage.py pipeline list|show|retry|cancel`: the same acts as the console's, for the shell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from pipelines.models import Pipeline
+from pipelines.schemas import PipelineOut
 from pipelines.services import execution
 from pipelines.types import RunResult
 from tests.pipelines.built_ins import Asking, asking_pipeline, installed
+from tests.pipelines.factories import PipelineFactory
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
@@ -95,3 +97,43 @@ def test_cancel_ends_it_and_says_by_whom(desk, server):
 def test_what_is_no_pipeline_is_said(db):
     assert refused("show", str(uuid4()))[0] == 1
     assert refused("show", "seven")[0] == 2
+
+
+def listed(*arguments: str) -> list[dict]:
+    out = StringIO()
+    call_command("pipeline", "list", *arguments, "--json", stdout=out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_list_names_the_newest_first_in_the_shape_of_the_api():
+    older, newer = PipelineFactory(), PipelineFactory(status="interrupted")
+
+    assert [row["id"] for row in listed()] == [str(newer.pk), str(older.pk)]
+    assert listed()[0] == PipelineOut.of(newer).model_dump(mode="json")
+    assert [row["id"] for row in listed("--limit", "1")] == [str(newer.pk)]
+    assert [row["id"] for row in listed("--status", "interrupted")] == [str(newer.pk)]
+    assert listed("--status", "failed") == []
+
+
+def test_list_reads_as_a_line_each_for_people():
+    row = PipelineFactory(status="failed", error="it broke")
+    out = StringIO()
+    call_command("pipeline", "list", stdout=out)
+
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith(f"{row.pk}  failed ")
+    assert line.endswith("  it broke")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1001"])
+def test_list_refuses_a_limit_that_makes_no_sense(limit):
+    assert refused("list", "--limit", limit) == (2, "--limit is at least 1 and at most 1000")
+
+
+def test_list_refuses_a_status_that_there_is_not_by_naming_those_there_are():
+    with pytest.raises(CommandError) as caught:
+        call_command("pipeline", "list", "--status", "odd")
+    assert "'odd'" in str(caught.value)
+    assert "interrupted" in str(caught.value)
+    with pytest.raises(CommandError, match="invalid int value: 'many'"):
+        call_command("pipeline", "list", "--limit", "many")
