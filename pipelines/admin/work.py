@@ -39,6 +39,8 @@ STAGE_LABELS = {
     "interrupted": "danger",
     "incomplete": "warning",
 }
+#: Stages that are at something or wait for somebody.
+_BEGUN = Stage.HELD | {Stage.Status.WAITING_APPROVAL}
 #: How a stage's stretch of time is drawn.
 STAGE_TONES = {
     "claimed": "info",
@@ -123,6 +125,7 @@ class PipelineAdmin(PageAdmin):
             "interrupted": row.status == Pipeline.Status.INTERRUPTED,
             "can_resume": self.may_act(request) and resuming.may_resume(row),
             "can_cancel": row.status not in Pipeline.ENDED and self.may_act(request),
+            "lost": _lost(row, stages, reply),
         }
 
 
@@ -153,6 +156,28 @@ def _waits(row: Pipeline, stages: list[ShownStage], reply: Outbound | None) -> l
     if row.status in Pipeline.DUE:
         found.append(Wait(_queue_reason(row)))
     return found
+
+
+def _lost(row: Pipeline, stages: list[ShownStage], reply: Outbound | None) -> str:
+    """One sentence: what cancelling it takes away for good."""
+    if reply is not None and reply.status == Outbound.Status.HELD:
+        return (
+            "The reply that waits is withdrawn and never sent; what the stages have done stays "
+            "done, and none of this can be taken back."
+        )
+    begun = [shown for shown in stages if shown.row.status in _BEGUN]
+    due = [shown for shown in stages if shown.row.status == Stage.Status.PENDING]
+    lost = [f"{shown.row.command} is ended where it stands" for shown in begun]
+    if any(shown.missions for shown in begun):
+        lost.append("what its worker has not handed in is lost")
+    if any(shown.row.status == Stage.Status.WAITING_APPROVAL for shown in begun):
+        lost.append("what waits for a person is withdrawn")
+    works = [shown for shown in due if shown.row.command != REPLY]
+    if works:
+        lost.append(f"{', '.join(shown.row.command for shown in works)} will never run")
+    lost.append(f"{row.requester} gets the fixed text instead of an answer")
+    sentence = "; ".join(lost)
+    return f"{sentence[:1].upper()}{sentence[1:]}; none of this can be taken back."
 
 
 def _reply_waits(row: Pipeline, stages: list[ShownStage]) -> bool:
