@@ -34,6 +34,7 @@ class RowRule:
 _protections: dict[str, Protection] = {}
 _row_rules: dict[str, RowRule] = {}
 _scopes: dict[str, str] = {}
+_of_people: set[str] = set()
 
 
 def append_only(model_label: str) -> None:
@@ -73,14 +74,23 @@ def row_rules() -> Iterable[RowRule]:
     return [_row_rules[name] for name in sorted(_row_rules)]
 
 
-def register_scopes(app: str, scopes: Mapping[str, str]) -> None:
-    """Name scopes that tokens may carry, with a sentence: `{"messages:read": "Read …"}`."""
+def register_scopes(app: str, scopes: Mapping[str, str], *, of_people: Iterable[str] = ()) -> None:
+    """Name scopes that tokens may carry, with a sentence: `{"messages:read": "Read …"}`.
+
+    `of_people` are those of them that only the token of a human identity carries.
+    """
     for name, meaning in scopes.items():
         if ":" not in name:
             raise ValueError(f"scope {name!r} of {app} is not of the form noun:verb")
         _scopes[name] = meaning
+    _of_people.update(of_people)
 
 
 def scopes() -> Mapping[str, str]:
     """All scopes and what they allow, by name."""
     return {name: _scopes[name] for name in sorted(_scopes)}
+
+
+def scopes_of_people() -> frozenset[str]:
+    """Scopes that only the token of a human identity carries."""
+    return frozenset(_of_people)

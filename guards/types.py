@@ -107,6 +107,7 @@ class Refusal(StrEnum):
     KEY_TAKEN = "key-taken"
     OTHER_IDENTITY = "other-identity"
     OTHER_HOLDER = "other-holder"
+    NOT_A_PERSON = "not-a-person"
     TOKEN_MISSING = "token-missing"  # noqa: S105
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105
     TOKEN_REVOKED = "token-revoked"  # noqa: S105

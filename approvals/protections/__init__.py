@@ -16,4 +16,5 @@ def register() -> None:
             "approvals:answer": "Open drafts for review and answer them; a person's token only.",
             "approvals:read": "Read what waits, what was approved and what left.",
         },
+        of_people=["approvals:answer"],
     )

@@ -33,7 +33,7 @@ class TokenForm(ServiceForm):
         choices=_scope_choices,
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
         help_text=(
-            "Give as little as the holder needs. approvals:answer counts for a human identity only."
+            "Give as little as the holder needs. approvals:answer is for a human identity only."
         ),
     )
 

@@ -48,7 +48,8 @@ class ServiceForm(forms.ModelForm[Any]):
         cleaned = super().clean()
         if self.refusal is not None:
             field = self.refusal.field if self.refusal.field in self.fields else None
-            self.add_error(field, self.refusal.detail)
+            rule = f" (rule: {self.refusal.rule})" if self.refusal.rule else ""
+            self.add_error(field, f"{self.refusal.detail}{rule}")
             forget_raw_secrets(self, [name for name in self.fields if name.endswith("_ref")])
         return cleaned
 

@@ -38,6 +38,7 @@ def mint(
     """Make a token; the second value is the secret, which nobody can show again. Operator only.
 
     InvalidInput for an empty label, no scope, an unregistered scope or an expiry in the past.
+    Refused (`not-a-person`) for a scope of people without a human identity.
     Announces `token_changed` (`minted`).
     """
     require_operator(by=by, act="mint a token")
@@ -100,6 +101,7 @@ def _make(
     wanted = sorted(set(scopes))
     named = storable.line(label, field="label", most=200)
     _check(named, wanted, expires_at)
+    _require_person_for(wanted, belongs.get("identity"), holder=belongs.get("holder_type", ""))
     secret = secret or new_secret()
     prefix = "_".join(secret.split("_")[:2])
     with unit_of_work():
@@ -212,6 +214,20 @@ def _check(label: str, scopes: list[str], expires_at: datetime | None) -> None:
         )
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidInput("the expiry lies in the past", field="expires_at")
+
+
+def _require_person_for(scopes: list[str], identity: Identity | None, *, holder: str) -> None:
+    """What only a person may do is in no token of an agent, of a row, or of nobody."""
+    of_people = sorted(registry.scopes_of_people().intersection(scopes))
+    is_a_persons = identity is not None and identity.kind == Identity.Kind.HUMAN and not holder
+    if of_people and not is_a_persons:
+        whose = f"{identity.handle} is none" if identity is not None else "name the person"
+        raise Refused(
+            f"{of_people[0]} is for the token of a person, of an identity of the kind Human: "
+            f"{whose}",
+            rule=Refusal.NOT_A_PERSON,
+            field="scopes" if identity is not None else "identity",
+        )
 
 
 def _digest(secret: str) -> str:

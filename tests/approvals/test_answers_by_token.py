@@ -11,7 +11,7 @@ from django.test import Client, RequestFactory
 from approvals.admin.fields import reason_given
 from approvals.models import Approval, Effect, Hold
 from guards.exceptions import InvalidInput
-from guards.models import IdempotentCall, Identity
+from guards.models import ApiToken, IdempotentCall, Identity
 from guards.services import identities, tokens
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
@@ -25,13 +25,15 @@ def client_of(kind: str | None, *scopes: str, **options: Any) -> Client:
         identity = identities.create_identity(
             handle=f"one-{kind}", email=f"{kind}@example.org", kind=kind, by=factories.OPERATOR
         )
-    _, secret = tokens.mint(
+    wanted = list(scopes) or ["approvals:answer", "approvals:read"]
+    token, secret = tokens.mint(
         label="answers",
-        scopes=scopes or ["approvals:answer", "approvals:read"],
+        scopes=wanted if kind == "human" else ["approvals:read"],
         identity=identity,
         by=factories.OPERATOR,
         **options,
     )
+    ApiToken.objects.filter(pk=token.pk).update(scopes=wanted)  # as one from before was minted
     return Client(headers={"authorization": f"Bearer {secret}"})
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
-from guards import selectors
+from guards import registry, selectors
 from guards.exceptions import AlreadyDecided, InvalidInput, NotAuthenticated, Refused
 from guards.models import ApiToken, Identity
 from guards.services import identities, tokens
@@ -195,3 +198,52 @@ def test_a_rows_token_dies_when_its_identity_is_switched_off() -> None:
     Identity.objects.update(is_active=False)
     with pytest.raises(NotAuthenticated):
         tokens.authenticate(secret)
+
+
+@pytest.fixture
+def answering() -> Iterator[str]:
+    """A scope of people alone, as approvals registers one."""
+    registry.register_scopes("tests", {"tests:answer": "Answer."}, of_people=["tests:answer"])
+    yield "tests:answer"
+    registry._scopes.pop("tests:answer")
+    registry._of_people.discard("tests:answer")
+
+
+def test_what_only_people_may_do_is_in_a_persons_token_alone(answering: str) -> None:
+    person, agent = IdentityFactory(kind="human"), IdentityFactory(kind="agent")
+    token, _ = tokens.mint(label="hers", scopes=[answering], identity=person, by=OPERATOR)
+    assert token.scopes == [answering]
+    for identity, field in ((agent, "scopes"), (None, "identity")):
+        with pytest.raises(Refused) as refused:
+            tokens.mint(label="no", scopes=[answering, *SCOPES], identity=identity, by=OPERATOR)
+        assert (refused.value.rule, refused.value.field) == ("not-a-person", field)
+        assert "tests:answer is for the token of a person" in refused.value.detail
+        assert tokens.mint(label="yes", scopes=SCOPES, identity=identity, by=OPERATOR)
+    assert ApiToken.objects.count() == 3
+
+
+def test_no_row_holds_it_whosever_mail_it_works_on(answering: str) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    with pytest.raises(Refused) as refused:
+        tokens.mint_for(
+            holder=MISSION,
+            label="worker",
+            scopes=[answering],
+            identity=IdentityFactory(kind="human"),
+            expires_at=later,
+            by=SYSTEM,
+        )
+    assert refused.value.rule == "not-a-person"
+
+
+def test_the_form_refuses_it_with_the_rule(admin_client: Client) -> None:
+    person, agent = IdentityFactory(kind="human"), IdentityFactory(kind="agent")
+    add = reverse("admin:guards_apitoken_add")
+    asked = {"label": "answers", "scopes": ["approvals:answer"], "project": ""}
+    refused = admin_client.post(add, asked | {"identity": agent.pk}).content.decode()
+    assert "approvals:answer is for the token of a person" in refused
+    assert "(rule: not-a-person)" in refused
+    assert not ApiToken.objects.exists()
+    assert (
+        "token-secret" in admin_client.post(add, asked | {"identity": person.pk}).content.decode()
+    )
