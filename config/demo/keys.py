@@ -54,6 +54,7 @@ def _gpg(home: str, *arguments: str) -> bytes:
         ["gpg", "--homedir", home, "--batch", "--no-tty", "--quiet", *arguments],
         timeout=_TIMEOUT,
         vouched=True,
+        has_daemons=True,  # its agent, which `_stop_agent` stops
     )
     if done.exit_code != 0:
         raise OpenPGPUnavailable(

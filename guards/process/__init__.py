@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from guards.process.binaries import resolve_binary
-from guards.process.launching import limits_are_enforced
 from guards.process.liveness import is_dead, reference_of, this_process
 from guards.process.running import run, run_steps
 from guards.process.session import Session
@@ -25,7 +24,6 @@ __all__ = [
     "Several",
     "end_marked",
     "is_dead",
-    "limits_are_enforced",
     "reference_of",
     "resolve_binary",
     "run",

@@ -1,24 +1,18 @@
-"""Starting a child: argv only, limits and parent-death signal set by small launchers.
-
-`setpriv` and `prlimit` (util-linux) replace themselves by the program, so the child's pid is the
-program's; they cost half a millisecond each. `preexec_fn` would cost 26 ms in a large parent, and
-is not safe beside threads. Where they are missing (not Linux) the time limit is all there is.
-"""
+"""Starting a child: argv only, by a supervisor that has the child's limits already."""
 
 from __future__ import annotations
 
 import math
 import os
 import resource
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from shutil import which
 
 from guards.exceptions import InvalidInput, ProcessFailed
 from guards.process.binaries import resolve_binary
+from guards.process.supervisors import Supervisor
 from guards.process.types import Limits
 
 #: The longest single argument, and the longest environment value, in bytes (Linux's own limit).
@@ -30,7 +24,10 @@ _BASE_ENVIRONMENT = {"PATH": _SYSTEM_PATH, "LANG": "C.UTF-8", "HOME": "/nonexist
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all children of one run have in common. `timeout` is in seconds."""
+    """What all children of one run have in common. `timeout` is in seconds.
+
+    `has_daemons`: what leaves their session is meant to stay.
+    """
 
     env: Mapping[str, str]
     cwd: Path | str | None
@@ -38,12 +35,18 @@ class Surroundings:
     timeout: float
     vouched: bool
     pass_fds: Sequence[int] = ()
+    has_daemons: bool = False
 
 
 def start(
-    argv: Sequence[str], around: Surroundings, *, stdin: int, stdout: int, stderr: int
-) -> subprocess.Popen[bytes]:
-    """Start one child in a session of its own.
+    argv: Sequence[str],
+    around: Surroundings,
+    supervisor: Supervisor,
+    *,
+    files: Sequence[int],
+    is_last: bool,
+) -> int:
+    """Start one child in a session of its own, with `files` as its standard ones; its pid.
 
     argv[0] goes through the allow-list unless the caller vouches for it. InvalidInput for an
     argument that cannot be passed on, ProcessFailed when the system refuses to start it.
@@ -51,22 +54,21 @@ def start(
     refuse_unpassable(argv, around.env)
     program = _find_vouched(argv[0]) if around.vouched else str(resolve_binary(argv[0]))
     try:
-        return subprocess.Popen(
-            [*_launchers(around.limits, math.ceil(around.timeout)), program, *argv[1:]],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+        return supervisor.start(
+            [program, *argv[1:]],
             env=_environment(around.env, around.cwd),
-            cwd=around.cwd,
-            start_new_session=True,
-            pass_fds=around.pass_fds,
+            directory=str(around.cwd or Path.cwd()),
+            files=[*files, *around.pass_fds],
+            numbers=around.pass_fds,
+            is_last=is_last,
+            adopts=not around.has_daemons,
         )
     except OSError as error:
         raise ProcessFailed(f"{argv[0]!r} does not start: {error.strerror}") from error
 
 
 def _find_vouched(name: str) -> str:
-    """The program that this name means to us; the launchers must not fail in its place."""
+    """The program that this name means to us."""
     found = which(name)
     if found is None:
         raise ProcessFailed(f"{name!r} does not start: there is no such program")
@@ -93,57 +95,27 @@ def refuse_unpassable(argv: Sequence[str], env: Mapping[str, str]) -> None:
             raise InvalidInput(f"{name!r} cannot be an environment variable", field="env")
 
 
-def _launchers(limits: Limits, seconds: int) -> tuple[str, ...]:
-    prlimit, setpriv = _installed()
-    chain: tuple[str, ...] = ()
-    if setpriv:
-        chain += (setpriv, "--pdeathsig", "KILL", "--")
-    if prlimit:
-        chain += (prlimit, *_limit_options(limits, seconds), "--")
-    return chain
+def limits_of(around: Surroundings) -> str:
+    """The limits of a run's children, as a supervisor takes them.
 
-
-def _limit_options(limits: Limits, seconds: int) -> tuple[str, ...]:
-    processors = os.cpu_count() or 1
+    The processor time that follows from the time limit is rounded up to a power of two: one
+    supervisor serves runs of many lengths.
+    """
+    limits, processors = around.limits, os.cpu_count() or 1
+    needed = max(1, math.ceil(around.timeout)) * processors
     wanted = {
-        "cpu": limits.cpu_seconds or max(1, seconds) * processors,
+        "core": 0,
+        "cpu": limits.cpu_seconds or 1 << (needed - 1).bit_length(),
         "as": limits.memory,
         "fsize": limits.file_size,
         "nofile": limits.open_files,
     }
-    options = (
-        f"--{name}={_within_ours(name, value)}"
-        for name, value in wanted.items()
-        if value is not None
+    return ",".join(
+        f"{name}={_within_ours(name, value)}" for name, value in wanted.items() if value is not None
     )
-    return ("--core=0", *options)
 
 
 def _within_ours(name: str, value: int) -> int:
     """No more than our own hard limit, which a child cannot raise."""
     hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
-
-
-@lru_cache(maxsize=1)
-def _installed() -> tuple[str | None, str | None]:
-    """The launchers that work here, tried once a process: a busybox may have them by name only."""
-    return _usable("prlimit", "--core=0"), _usable("setpriv", "--pdeathsig", "KILL")
-
-
-def _usable(name: str, *options: str) -> str | None:
-    launcher, program = which(name, path=_SYSTEM_PATH), which("true", path=_SYSTEM_PATH)
-    if launcher is None or program is None:
-        return None
-    try:
-        tried = subprocess.run(
-            [launcher, *options, "--", program], capture_output=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return launcher if tried.returncode == 0 else None
-
-
-def limits_are_enforced() -> bool:
-    """Whether this system has the launchers; `doctor` says so when it has not."""
-    return all(_installed())

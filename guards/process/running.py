@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from guards.exceptions import InvalidInput
-from guards.process.launching import Surroundings, start
+from guards.process import supervisors
+from guards.process.launching import Surroundings, limits_of, start
 from guards.process.session import Session
 from guards.process.types import MAX_OUTPUT, Follower, Limits, ProcessResult
 
@@ -26,6 +27,7 @@ def run(
     vouched: bool = False,
     follow: Follower | None = None,
     pass_fds: Sequence[int] = (),
+    has_daemons: bool = False,
 ) -> ProcessResult:
     """Run one program, without a shell, and give back how it ended; see `run_steps`."""
     return run_steps(
@@ -40,6 +42,7 @@ def run(
         vouched=vouched,
         follow=follow,
         pass_fds=pass_fds,
+        has_daemons=has_daemons,
     )
 
 
@@ -56,12 +59,14 @@ def run_steps(
     vouched: bool = False,
     follow: Follower | None = None,
     pass_fds: Sequence[int] = (),
+    has_daemons: bool = False,
 ) -> ProcessResult:
     """Run programs at the same time, each one's output on the next one's input (DES-031).
 
     `stdin` feeds the first, the last one's output is the result, one time limit in seconds lies
     over all. The environment is minimal plus `env`. A non-zero exit, the time limit, or more than
-    `max_output` bytes kill every process group; so does the end, so that nothing stays behind.
+    `max_output` bytes kill every process group. The end kills all that is left, also what has left
+    its session, unless a program is known to have such (`has_daemons`).
     `on_start` gets each child's pid, which is its process group's too. `vouched` skips the
     allow-list: for programs that the operator or this installation named, never for a command's.
     `follow` gets the result as it comes and may end the run early (`types.Follower`). `pass_fds`
@@ -70,7 +75,9 @@ def run_steps(
     """
     if not argvs:
         raise InvalidInput("there are no steps to run", field="argv")
-    around = Surroundings(env or {}, cwd, limits or Limits(), timeout, vouched, pass_fds)
+    around = Surroundings(
+        env or {}, cwd, limits or Limits(), timeout, vouched, pass_fds, has_daemons
+    )
     session = Session(stdin, max_output=max_output, timeout=timeout, follow=follow)
     try:
         start_all(argvs, around, session, on_start)
@@ -87,19 +94,22 @@ def start_all(
     on_start: Callable[[int], None] | None = None,
 ) -> None:
     """Start the steps in order; of the pipes between them we keep no end."""
+    supervisor = supervisors.take(limits_of(around))
+    session.obey(supervisor)
     errors, sink = os.pipe()
     session.read_errors_from(errors)
     upstream, source = os.pipe()
     session.feed_into(source)
     with _closing(sink):
-        for argv in argvs:
+        for left, argv in zip(reversed(range(len(argvs))), argvs, strict=True):
             downstream, writing = os.pipe()
             try:
                 with _closing(upstream), _closing(writing):
-                    child = start(argv, around, stdin=upstream, stdout=writing, stderr=sink)
-                session.add(child)
+                    files = (upstream, writing, sink)
+                    pid = start(argv, around, supervisor, files=files, is_last=not left)
+                session.add(pid)
                 if on_start is not None:
-                    on_start(child.pid)
+                    on_start(pid)
             except BaseException:
                 os.close(downstream)
                 raise

@@ -10,15 +10,14 @@ import fcntl
 import os
 import selectors
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from guards.exceptions import ProcessFailed
+from guards.process import supervisors
+from guards.process.supervisors import Supervisor
 from guards.process.types import MAX_STDERR, Follower, ProcessResult
-from guards.process.waiting import exit_code_of, wait_for_exit
-
-Child = subprocess.Popen[bytes]
 
 _CHUNK = 256 * 1024
 #: The size that we ask for a pipe with much to carry, in bytes: Linux gives so much to anybody.
@@ -29,8 +28,6 @@ _NARROW = 64 * 1024
 _DRAIN_SECONDS = 0.2
 #: How long the step behind a broken pipe may take to end, if that is why the pipe broke.
 _CAUSE_SECONDS = 0.05
-#: How often ends are looked for where the system cannot announce them.
-_LOOK_SECONDS = 0.02 if not hasattr(os, "pidfd_open") else 60.0
 
 
 class Session:
@@ -59,7 +56,11 @@ class Session:
         self._stdout: list[bytes] = []
         self._written = 0
         self._stderr = bytearray()
-        self._children: list[Child] = []
+        self._supervisor: Supervisor | None = None
+        self._channel = -1
+        self._is_lost = False
+        self._is_ended = False
+        self._children: list[int] = []
         self._codes: list[int | None] = []
         self._timed_out = False
         self._satisfied = False
@@ -68,12 +69,17 @@ class Session:
         self._killed = False
         self._blame: int | None = None
 
-    def add(self, child: Child) -> None:
+    def obey(self, supervisor: Supervisor) -> None:
+        """This one starts its children, and tells of their ends."""
+        self._supervisor = supervisor
+        self._channel = supervisor.fileno()
+        self._selector.register(self._channel, selectors.EVENT_READ, self)
+
+    def add(self, pid: int) -> None:
         """Take a started child in."""
-        self._children.append(child)
+        self._children.append(pid)
         self._codes.append(None)
-        if hasattr(os, "pidfd_open"):
-            self._serve(os.pidfd_open(child.pid), selectors.EVENT_READ, self._close)
+        self._listen()  # its end may have been told with its start
 
     def feed_into(self, descriptor: int) -> None:
         """Write the input here."""
@@ -91,8 +97,7 @@ class Session:
         self._serve(descriptor, selectors.EVENT_READ, self._take_errors)
 
     def _serve(self, descriptor: int, events: int, serve: Callable[[int], object]) -> None:
-        with suppress(OSError):  # a pidfd has no blocking mode on old kernels
-            os.set_blocking(descriptor, False)
+        os.set_blocking(descriptor, False)
         self._open[descriptor] = serve
         self._selector.register(descriptor, events, self)
 
@@ -111,17 +116,31 @@ class Session:
     @property
     def patience(self) -> float:
         """How long to wait for a descriptor before looking again, in seconds."""
-        return max(0.0, min(self._deadline - time.monotonic(), _LOOK_SECONDS))
+        return max(0.0, self._deadline - time.monotonic())
 
     def serve(self, descriptor: int) -> None:
         """One of its descriptors is ready; nothing, where it was closed meanwhile."""
-        serve = self._open.get(descriptor)
-        if serve is not None:
+        if descriptor == self._channel:
+            self._listen()
+        elif (serve := self._open.get(descriptor)) is not None:
             serve(descriptor)
+
+    def _listen(self, seconds: float = 0.0) -> None:
+        """Take in who has ended. Once the supervisor is lost, nobody can know of the others."""
+        assert self._supervisor is not None  # noqa: S101 - whoever has children has one
+        try:
+            self._supervisor.listen(seconds)
+        except ProcessFailed:
+            self._is_lost = True
+        known = self._supervisor.codes
+        self._codes = [
+            known.get(pid) if code is None else code
+            for pid, code in zip(self._children, self._codes, strict=True)
+        ]
 
     def is_over(self) -> bool:
         """Whether all ended and all is read, or a limit was met, which it notes."""
-        if not (self._open or None in self._codes) or self._overflowed:
+        if not (self._open or None in self._codes) or self._overflowed or self._is_lost:
             return True
         if self._deadline > time.monotonic():
             return False
@@ -131,18 +150,15 @@ class Session:
         return True
 
     def look_for_ends(self) -> None:
-        """Note who ended; a failure cancels all, and after the last end only a drain remains."""
-        if None not in self._codes:
+        """A failure cancels all, and after the last end only a drain remains."""
+        if self._is_ended:
             return
-        self._codes = [
-            exit_code_of(child.pid) if code is None else code
-            for child, code in zip(self._children, self._codes, strict=True)
-        ]
         if self._blame is None and (failed := self._first_failure()) is not None:
             self._blame = self._cause_of(failed)
             self._kill_groups()
             self._shorten()
         if None not in self._codes:
+            self._is_ended = True
             self._shorten()
 
     def _shorten(self, seconds: float = _DRAIN_SECONDS) -> None:
@@ -153,9 +169,11 @@ class Session:
         running = [at for at, code in enumerate(self._codes) if code is None and at > failed]
         if self._codes[failed] != -signal.SIGPIPE or not running:
             return failed
-        child = self._children[running[0]]
-        if wait_for_exit(child.pid, _CAUSE_SECONDS):
-            self._codes[running[0]] = exit_code_of(child.pid)
+        until = time.monotonic() + _CAUSE_SECONDS
+        while self._codes[running[0]] is None and (left := until - time.monotonic()) > 0:
+            self._listen(left)
+            if self._is_lost:
+                break
         found = self._first_failure()
         return failed if found is None else found
 
@@ -211,10 +229,8 @@ class Session:
 
     def end(self) -> None:
         """Kill every group, read what was already written, reap, and close everything."""
-        self._kill_groups()
-        for index, child in enumerate(self._children):
-            code = child.wait()
-            self._codes[index] = code if self._codes[index] is None else self._codes[index]
+        if self._supervisor is not None:
+            self._dismiss(self._supervisor)
         for descriptor, serve in list(self._open.items()):
             while serve in (self._take_output, self._take_errors) and serve(descriptor):
                 continue
@@ -223,12 +239,27 @@ class Session:
         if self._is_alone:
             self._selector.close()
 
+    def _dismiss(self, supervisor: Supervisor) -> None:
+        """Have it end all that is left, and let it go."""
+        self._killed = True
+        try:
+            supervisor.end()
+        except ProcessFailed:
+            self._is_lost = True
+        for index, pid in enumerate(self._children):
+            code = supervisor.codes.get(pid)
+            if code is None:  # a supervisor that is lost has said nothing of it
+                _kill_group(pid)
+            if self._codes[index] is None:
+                self._codes[index] = -signal.SIGKILL if code is None else code
+        self._selector.unregister(self._channel)
+        supervisors.give_back(supervisor)
+
     def _kill_groups(self) -> None:
         self._killed = True
-        for child in self._children:
-            if child.returncode is None:  # not reaped, so its group is still its own
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.pid, signal.SIGKILL)
+        with suppress(ProcessFailed):
+            if self._supervisor is not None:
+                self._supervisor.kill()
 
     def result(self) -> ProcessResult:
         """How it ended; call it after `end`."""
@@ -242,7 +273,13 @@ class Session:
             duration=time.monotonic() - self._began,
             failed_step=failed,
             cut_short=self._cut_short,
+            is_lost=self._is_lost,
         )
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _widen(descriptor: int) -> None:

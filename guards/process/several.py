@@ -81,8 +81,7 @@ class Several:
         ready = self._selector.select(seconds)
         for key, _ in ready:
             key.data.serve(key.fd)
-        # Where the system cannot announce an end, nothing is ready, and all are looked at.
-        for session in dict.fromkeys(key.data for key, _ in ready) or self._going_on:
+        for session in dict.fromkeys(key.data for key, _ in ready):
             session.look_for_ends()
 
     def _end(self, session: Session) -> None:

@@ -1,7 +1,7 @@
-"""Ending what a killed worker's children have left running.
+"""Ending what a run has left where its supervisor could not.
 
-A child dies with its worker by `pdeathsig`, but what the child itself had started does not. A
-variable that only one run's children inherit marks them, whoever their parent is by now.
+A supervisor ends all that its run has started, also when the worker dies. Where it was killed, too,
+a variable that only one run's children inherit marks them, whoever their parent is by now.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Follower = Callable[[bytes], float | None]
 class Limits:
     """Resource limits of a child, set before its program starts. None is unlimited.
 
-    `cpu_seconds` None follows the time limit. Sizes are in bytes; `memory` is address space.
+    `cpu_seconds` None follows from the time limit. Sizes are in bytes; `memory` is address space.
     """
 
     cpu_seconds: int | None = None
@@ -36,7 +36,8 @@ class ProcessResult:
 
     `exit_code` is negative for a signal. Of several steps it is that of the first that failed, and
     `failed_step` is its index. `timed_out` and `overflowed` say why the group was killed;
-    `cut_short` that it was because whoever followed the output had all that was wanted.
+    `cut_short` that it was because whoever followed the output had all that was wanted. `is_lost`:
+    its supervisor was killed, so that something of it may still run.
     """
 
     exit_code: int
@@ -47,6 +48,7 @@ class ProcessResult:
     duration: float
     failed_step: int | None = None
     cut_short: bool = False
+    is_lost: bool = False
 
     @property
     def succeeded(self) -> bool:

@@ -154,7 +154,14 @@ def _ask(argv: Sequence[str], source: str) -> bytes:
     """Standard output of a bounded child that succeeded; what it printed is never repeated."""
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
-        done = process.run(argv, timeout=TIMEOUT, env=env, max_output=_MAX_BYTES, vouched=True)
+        done = process.run(
+            argv,
+            timeout=TIMEOUT,
+            env=env,
+            max_output=_MAX_BYTES,
+            vouched=True,
+            has_daemons=True,  # an agent that others may be using by now
+        )
     except CountersignError as error:
         raise _Absent(f"{source}: {error.detail}") from None
     if done.timed_out:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from guards import process
-from guards.exceptions import CountersignError
+from guards.exceptions import CountersignError, ProcessFailed
+from guards.process import ProcessResult
 from pipelines import arguments, options
 from pipelines.pipes import MAX_OUTPUT_BYTES
 from pipelines.runners import base
@@ -42,9 +43,12 @@ class CliRunner:
         """Run to the end, within the command's timeout over the whole chain."""
         try:
             ended = process.run_steps(self.describe(job), **_options(job))
+        except ProcessFailed as error:
+            base.end_children(job.pipeline)
+            return RunResult(ok=False, error=error.detail)
         except CountersignError as error:
             return RunResult(ok=False, error=error.detail)
-        return base.result_of(ended, timeout=job.spec.timeout)
+        return _result(job, ended)
 
     def start(
         self, job: Job, vectors: Sequence[Sequence[str]], several: process.Several
@@ -54,7 +58,14 @@ class CliRunner:
 
     def result(self, job: Job, session: process.Session) -> RunResult:
         """How one that was started beside others has ended."""
-        return base.result_of(session.result(), timeout=job.spec.timeout)
+        return _result(job, session.result())
+
+
+def _result(job: Job, ended: ProcessResult) -> RunResult:
+    """What a lost supervisor can no longer end is known by its mark."""
+    if ended.is_lost:
+        base.end_children(job.pipeline)
+    return base.result_of(ended, timeout=job.spec.timeout)
 
 
 def _options(job: Job) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import pytest
 
 from guards import process
 from guards.exceptions import InvalidInput, ProcessFailed
-from guards.process import launching
 
 
 def _shell(script: str, **options: object) -> process.ProcessResult:
@@ -253,37 +252,6 @@ def test_what_a_killed_parents_child_left_is_ended_by_its_mark(tmp_path: Path) -
     assert process.end_marked("COUNTERSIGN_RUN", "another") == 0
     assert process.end_marked("COUNTERSIGN_RUN", str(pids)) == 1
     _assert_gone(int(pids.read_text()))
-
-
-def test_systems_without_pidfds_run_children_as_well(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-    monkeypatch.setattr("guards.process.session._LOOK_SECONDS", 0.02)
-    assert _shell("cat; exit 3", stdin=b"x").exit_code == 3
-    assert _shell("exec >&- 2>&-; sleep 0.2; exit 4").exit_code == 4
-    assert _shell("exec sleep 300", timeout=0.3).timed_out
-    result = process.run_steps([["echo", "a"], ["cat"]], timeout=10)
-    assert (result.stdout, result.exit_code) == (b"a\n", 0)
-
-
-@pytest.mark.parametrize("has", [(), ("true",), ("true", "setpriv", "prlimit")])
-def test_systems_without_working_launchers_run_children_unlimited(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has: tuple[str, ...]
-) -> None:
-    """As on a busybox, which has `setpriv` by name but does not know its options."""
-    for name in has:
-        (tmp_path / name).write_text(f"#!/bin/sh\n[ {name} = true ]\n")
-        (tmp_path / name).chmod(0o755)
-    launching._installed.cache_clear()
-    monkeypatch.setattr(launching, "_SYSTEM_PATH", str(tmp_path))
-    try:
-        assert not process.limits_are_enforced()
-        assert process.run(["/bin/echo", "a"], timeout=10).stdout == b"a\n"
-    finally:
-        monkeypatch.undo()
-        launching._installed.cache_clear()
-    assert process.limits_are_enforced()
 
 
 def test_who_follows_the_output_gets_all_of_it_and_nothing_is_kept() -> None:

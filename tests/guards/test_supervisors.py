@@ -1,0 +1,329 @@
+"""What stands between us and our children: nothing of a run outlives it, whatever it has done."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from guards import process
+from guards.exceptions import ProcessFailed
+from guards.process import Several, supervisor, supervisors
+
+pytestmark = pytest.mark.one_database
+
+ROOT = Path(__file__).parents[2]
+
+#: All signals but those of the kernel's real time and the C library's own.
+_ORDINARY = (1 << 31) - 1
+#: Leaves its session, its parent and its environment, and says who it is.
+_DAEMON = "setsid env -i /bin/sh -c 'echo $$ > {pids}.new; mv {pids}.new {pids}; exec sleep 300' "
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Path]:
+    """Where a daemon says who it is; it is killed at the end, if it is there."""
+    path = tmp_path / "pid"
+    yield path
+    if path.exists():
+        kill(int(path.read_text()))
+
+
+def daemon(pids: Path, then: str = "exit 0") -> list[str]:
+    silently = "> /dev/null 2>&1 < /dev/null &"
+    waiting = f"while [ ! -e {pids} ]; do sleep 0.01; done"
+    return ["/bin/sh", "-c", f"{_DAEMON.format(pids=pids)} {silently} {waiting}; {then}"]
+
+
+def kill(pid: int) -> None:
+    if runs(pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def is_gone(pid: int) -> bool:
+    until = time.monotonic() + 20
+    while runs(pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.invariant(16)
+def test_what_leaves_its_session_and_clears_its_environment_ends_with_the_run(pids: Path) -> None:
+    assert process.run(daemon(pids), timeout=20).succeeded
+    assert not runs(int(pids.read_text()))
+
+
+@pytest.mark.invariant(16)
+def test_what_is_known_to_have_daemons_leaves_them(pids: Path) -> None:
+    assert process.run(daemon(pids), timeout=20, has_daemons=True).succeeded
+    assert runs(int(pids.read_text()))
+    # And the next run of the same supervisor takes in what is left behind, as any.
+    pids.unlink()
+    assert process.run(daemon(pids), timeout=20).succeeded
+    assert not runs(int(pids.read_text()))
+
+
+@pytest.mark.invariant(16)
+@pytest.mark.parametrize("how", ["timeout", "failure", "size"])
+def test_it_ends_too_where_the_run_is_cut_off(pids: Path, how: str) -> None:
+    then = {"timeout": "exec sleep 300", "failure": "exit 3", "size": "exec yes"}[how]
+    result = process.run(daemon(pids, then), timeout=1.5, max_output=10_000)
+    assert (result.timed_out, result.exit_code == 3, result.overflowed).index(True) == [
+        "timeout",
+        "failure",
+        "size",
+    ].index(how)
+    assert not runs(int(pids.read_text()))
+
+
+@pytest.mark.invariant(16)
+def test_a_run_beside_it_goes_on(pids: Path) -> None:
+    with Several() as several:
+        other = several.start([["/bin/sh", "-c", "sleep 1; echo through"]], timeout=20)
+        first = several.start([daemon(pids)], timeout=20)
+        assert several.ended(10.0) == [first]
+        assert not runs(int(pids.read_text()))
+        while not several.ended(10.0):
+            continue
+    assert other.result().stdout == b"through\n"
+
+
+@pytest.mark.invariant(16)
+@pytest.mark.fault("runner-07", "sister-34")
+def test_all_of_a_run_ends_with_a_parent_that_is_killed(pids: Path) -> None:
+    program = (
+        "import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'config.settings'\n"
+        "from guards import process\n"
+        f"process.run({daemon(pids, 'exec sleep 300')!r}, timeout=300, vouched=True)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    try:
+        while not pids.exists():
+            assert parent.poll() is None
+            time.sleep(0.02)
+        assert runs(int(pids.read_text()))
+    finally:
+        parent.kill()
+        parent.wait()
+    assert is_gone(int(pids.read_text()))
+
+
+def test_a_copy_of_our_process_does_not_keep_its_originals_children(pids: Path) -> None:
+    """A supervisor sees its channel closed only once nobody has the other end."""
+    program = (
+        "import os, threading, time; os.environ['DJANGO_SETTINGS_MODULE'] = 'config.settings'\n"
+        "from pathlib import Path\n"
+        "from guards import process\n"
+        f"argv = {daemon(pids, 'exec sleep 300')!r}\n"
+        "run = lambda: process.run(argv, timeout=300, vouched=True)\n"
+        "threading.Thread(target=run).start()\n"
+        f"while not Path({str(pids)!r}).exists(): time.sleep(0.02)\n"
+        "copied = os.fork()\n"
+        "if not copied: time.sleep(60); os._exit(0)\n"
+        "print(copied, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    copied = int(parent.stdout.readline())
+    try:
+        assert runs(int(pids.read_text()))
+        parent.kill()
+        parent.wait()
+        assert is_gone(int(pids.read_text()))
+        assert runs(copied)
+    finally:
+        kill(copied)
+        parent.stdout.close()
+
+
+def test_a_copy_of_our_process_has_supervisors_of_its_own() -> None:
+    process.run(["true"], timeout=20)
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe()
+    copy = context.Process(target=lambda: writing.send(_parent_of_a_child()))
+    mine = _parent_of_a_child()
+    copy.start()
+    try:
+        assert reading.poll(20)
+        assert reading.recv() != mine
+    finally:
+        copy.join(20)
+    assert _parent_of_a_child() == mine
+
+
+def _parent_of_a_child() -> int:
+    done = process.run(["/bin/sh", "-c", "echo $PPID"], timeout=20)
+    return int(done.stdout)
+
+
+def test_a_supervisor_serves_one_run_after_the_other_and_others_beside_each_other() -> None:
+    assert _parent_of_a_child() == _parent_of_a_child()
+    with Several() as several:
+        asking = ["/bin/sh", "-c", "echo $PPID; sleep 0.2"]
+        sessions = [several.start([asking], timeout=20) for _ in range(3)]
+        left = {*sessions}
+        while left:
+            left -= {*several.ended(10.0)}
+    assert len({session.result().stdout for session in sessions}) == 3
+
+
+def test_a_run_whose_supervisor_is_killed_is_over_and_the_next_one_has_another() -> None:
+    told: list[int] = []
+    killed = process.run(
+        ["/bin/sh", "-c", "sleep 0.3; kill -9 $PPID; exec sleep 300"],
+        timeout=60,
+        on_start=told.append,
+    )
+    assert killed.is_lost
+    assert killed.exit_code == -signal.SIGKILL
+    assert killed.duration < 50
+    assert is_gone(told[0])
+    assert process.run(["true"], timeout=20).succeeded
+
+
+def test_one_that_was_killed_while_it_was_idle_is_not_used_again() -> None:
+    parent = _parent_of_a_child()
+    os.kill(parent, signal.SIGKILL)
+    assert is_gone(parent)
+    assert _parent_of_a_child() != parent
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_for_everybody_do_not_reach_a_run_and_are_not_ignored_in_it(
+    number: signal.Signals,
+) -> None:
+    script = f"kill -{int(number)} $PPID; sleep 0.1; cat /proc/self/status"
+    done = process.run(["/bin/sh", "-c", script], timeout=20)
+    assert done.succeeded
+    shown = dict(line.split(":", 1) for line in done.stdout.decode().splitlines())
+    for name in ("SigBlk", "SigIgn", "SigCgt"):
+        assert int(shown[name], 16) & _ORDINARY == 0
+
+
+def test_it_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-ours")
+    supervisors.Supervisor("core=0").close().wait(20)  # as in a process that starts its first one
+    with Several() as several:
+        session = several.start([["/bin/sh", "-c", "cat /proc/$PPID/environ"]], timeout=20)
+        while not several.ended(10.0):
+            continue
+    assert b"key-of-ours" not in session.result().stdout
+
+
+def test_a_directory_that_is_gone_is_told_with_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ProcessFailed, match="No such file or directory"):
+        process.run(["true"], timeout=20, cwd=tmp_path / "gone")
+    assert process.run(["true"], timeout=20, cwd=tmp_path).succeeded
+
+
+def test_open_files_that_are_passed_on_keep_their_numbers_whatever_ours_are() -> None:
+    """Also where one has the number that the supervisor uses itself for another one."""
+    pairs = [os.pipe() for _ in range(12)]
+    try:
+        numbers = [writing for _, writing in pairs]
+        script = "; ".join(f"echo {number} > /dev/fd/{number}" for number in numbers)
+        assert process.run(["/bin/sh", "-c", script], timeout=20, pass_fds=numbers[::-1]).succeeded
+        for reading, writing in pairs:
+            os.set_blocking(reading, False)
+            assert os.read(reading, 100) == f"{writing}\n".encode()
+    finally:
+        for descriptor in (end for pair in pairs for end in pair):
+            os.close(descriptor)
+
+
+def test_arguments_and_variables_of_any_bytes_and_of_any_size_arrive() -> None:
+    words = [os.fsdecode(b"\xff\xfe"), "ü", *["x" * 100_000] * 10]
+    done = process.run(["printf", "%s|", *words], timeout=20, max_output=2_000_000)
+    assert done.stdout == b"".join(os.fsencode(word) + b"|" for word in words)
+    shown = process.run(["env"], timeout=20, env={"A": os.fsdecode(b"\xff"), "B": "y" * 100_000})
+    assert b"A=\xff\n" in shown.stdout
+    assert b"B=" + b"y" * 100_000 in shown.stdout
+
+
+def test_the_last_ones_idle_are_kept_and_the_others_end() -> None:
+    first = _parent_of_a_child()
+    for seconds in range(13, 13 + supervisors._KEPT):
+        process.run(["true"], timeout=20, limits=process.Limits(cpu_seconds=seconds))
+    assert is_gone(first)
+
+
+def test_one_that_has_used_much_of_its_own_time_is_not_used_again() -> None:
+    """Its processor time is limited as that of its children is, who cannot raise it."""
+    one = supervisors.take("cpu=1")
+    pid = start(one, "/bin/sleep", "300")
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    while ticks(parent) < 0.2 * os.sysconf("SC_CLK_TCK"):
+        with pytest.raises(FileNotFoundError):
+            start(one, "/no/such/program")
+    one.end()
+    supervisors.give_back(one)
+    assert is_gone(parent)
+
+
+def test_a_run_that_was_over_by_itself_when_it_was_to_be_ended_is_no_end_of_the_next_one() -> None:
+    one = supervisors.take("cpu=60")
+    for _ in range(20):
+        start(one, "/bin/true")
+        time.sleep(0.002)
+        one.end()  # crosses what is said of the end, or not
+        assert one.is_over
+        pid = start(one, "/bin/sleep", "300")
+        one.listen(0.01)
+        assert not one.is_over
+        one.end()
+        assert one.codes[pid] == -signal.SIGKILL
+    supervisors.give_back(one)
+
+
+def start(one: supervisors.Supervisor, *argv: str) -> int:
+    with Path(os.devnull).open("r+b") as nothing:
+        return one.start(
+            argv,
+            env={},
+            directory="/",
+            files=[nothing.fileno()] * 3,
+            numbers=(),
+            is_last=True,
+            adopts=True,
+        )
+
+
+def ticks(pid: int) -> int:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_a_child_has_no_open_file_but_its_own() -> None:
+    shown = process.run(["ls", "/proc/self/fd"], timeout=20).stdout.split()
+    assert shown == [b"0", b"1", b"2", b"3"]  # the last is the listing itself
+
+
+def test_a_system_without_the_list_of_children_is_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert child.pid in supervisor.children()
+        monkeypatch.setattr(os, "getpid", lambda: os.getppid())
+        assert supervisor._parent(str(child.pid)) != supervisor._parent("0")
+    finally:
+        child.kill()
+        child.wait()
