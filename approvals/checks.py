@@ -14,6 +14,7 @@ from approvals.models import Approval, Effect, Hold
 from approvals.services import artifacts
 from approvals.types import Contact, Purpose
 from guards.exceptions import CountersignError
+from guards.types import HOUSE_CHECKS
 
 #: Seconds from *open for review* to the last yes (ADR-016).
 LONGEST_APPROVAL = 300
@@ -28,7 +29,7 @@ MOST_CONTACTS = {
 _TABLES = {Hold._meta.db_table, Effect._meta.db_table}
 
 
-@register
+@register(HOUSE_CHECKS)
 def kinds_are_registered(**_: Any) -> list[CheckMessage]:
     """Without a kind of act nothing can leave, and everything held would wait for ever."""
     if registry.kinds():
@@ -58,7 +59,7 @@ def open_acts_have_their_kind(**_: Any) -> list[CheckMessage]:
     ]
 
 
-@register
+@register(HOUSE_CHECKS)
 def approvals_are_short(**_: Any) -> list[CheckMessage]:
     """What a person read is true for five minutes at most (ADR-016)."""
     if 0 < settings.APPROVAL_SECONDS <= LONGEST_APPROVAL:
@@ -73,7 +74,7 @@ def approvals_are_short(**_: Any) -> list[CheckMessage]:
     ]
 
 
-@register
+@register(HOUSE_CHECKS)
 def sessions_end(**_: Any) -> list[CheckMessage]:
     """A session without an end would carry authority for ever."""
     return [
@@ -83,7 +84,7 @@ def sessions_end(**_: Any) -> list[CheckMessage]:
     ]
 
 
-@register
+@register(HOUSE_CHECKS)
 def kinds_with_grants_are_finite(**_: Any) -> list[CheckMessage]:
     """A kind that contacts a provider has one POST, within an approved act, and few contacts."""
     return [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.utils.module_loading import import_string
 from ninja import NinjaAPI, Swagger
 
+from config import api_files
 from guards.fronts.api import install_handlers
 
 #: Whose routers are mounted, in the order in which the docs page shows them.
@@ -20,6 +21,13 @@ ROUTERS = (
     "teams.api.router",
 )
 
+
+class OwnSwagger(Swagger):
+    """The docs page with this installation's own scripts, though ninja is no installed app."""
+
+    template_cdn = str(api_files.TEMPLATES / Swagger.template)
+
+
 api = NinjaAPI(
     title="Countersign",
     version="1",
@@ -29,7 +37,7 @@ api = NinjaAPI(
         "code, message, field, rule."
     ),
     urls_namespace="api-v1",
-    docs=Swagger(settings={"persistAuthorization": False, "tryItOutEnabled": True}),
+    docs=OwnSwagger(settings={"persistAuthorization": False, "tryItOutEnabled": True}),
 )
 install_handlers(api)
 for _router in ROUTERS:

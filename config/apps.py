@@ -1,5 +1,7 @@
 """App configuration of config."""
 
+import gc
+
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
@@ -11,8 +13,10 @@ class ConfigConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import every app's tasks, so that the queue knows what may run; lay the pages' panels."""
-        autodiscover_modules("tasks")
-        from config import panels
+        """Import every app's tasks, so that the queue knows what may run.
 
-        panels.register()
+        This is the last app: what was loaded by now stays, and is not looked at for garbage.
+        """
+        autodiscover_modules("tasks")
+        gc.freeze()
+        gc.enable()

@@ -6,10 +6,18 @@ JSON escapes it; for people it is made visible, so that nobody forges a line or 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import MutableMapping
 from typing import Any
 
-import structlog
+#: What structlog would load at each start where it is there, for colours and a log not used here.
+_UNUSED = [name for name in ("rich", "twisted") if name not in sys.modules]
+for _name in _UNUSED:
+    sys.modules[_name] = None  # type: ignore[assignment]  # it is said not to be there
+import structlog  # noqa: E402
+
+for _name in _UNUSED:
+    del sys.modules[_name]
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,

@@ -42,6 +42,8 @@ from guards.services import tokens
 
 logger = logging.getLogger(__name__)
 
+tools.discover()
+
 PATH = "/mcp"
 
 #: Bytes of one request: a mission's result with 1 MB of output, at six bytes a character.

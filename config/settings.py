@@ -11,6 +11,8 @@ from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import reverse_lazy
 
+from config import api_files
+
 django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -47,7 +49,7 @@ HTTPS = env.bool("HTTPS", default=False)
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "config.pages.PagesConfig",  # django.contrib.admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -57,7 +59,6 @@ INSTALLED_APPS = [
     "axes",
     "csp",
     "channels",
-    "ninja",
     "django_q",
     "django_structlog",
     "guards",
@@ -92,7 +93,7 @@ ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "templates", api_files.TEMPLATES],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -210,7 +211,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [BASE_DIR / "static", api_files.STATIC]
 # Serve straight from the apps' folders where `collectstatic` has not run (embedded shape).
 WHITENOISE_USE_FINDERS = True
 
@@ -393,8 +394,7 @@ LOG_FORMAT = env.str("LOG_FORMAT", default="console")
 # DEBUG, INFO, WARNING or ERROR.
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 
+from config.console import UNFOLD  # noqa: E402, F401
 from config.logging import configure as _configure_logging  # noqa: E402
 
 LOGGING = _configure_logging(LOG_FORMAT, LOG_LEVEL)
-
-from config.console import UNFOLD  # noqa: E402, F401

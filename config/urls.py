@@ -6,9 +6,13 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path, reverse_lazy
 from django.views.generic import RedirectView
 
+from config import panels
 from config.api import api
 from config.health import healthz, readyz
 from config.schemas import command_schema
+
+admin.autodiscover()
+panels.register()
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(url=reverse_lazy("admin:index")), name="home"),

@@ -15,7 +15,7 @@ class GuardsConfig(AppConfig):
 
     def ready(self) -> None:
         """Protect the tables that must not change, name the scopes, fence the queue."""
-        from guards import book_rules, checks, registry, tools, triggers
+        from guards import book_rules, checks, registry, triggers
         from guards.queue import installation
 
         registry.append_only("guards.Decision")
@@ -29,7 +29,6 @@ class GuardsConfig(AppConfig):
                 "identities:read": "Look at its own identity.",
             },
         )
-        tools.register()
         pre_migrate.connect(triggers.lift_before_migration, dispatch_uid="guards.triggers.lift")
         post_migrate.connect(
             triggers.install_after_migration, dispatch_uid="guards.triggers.install"

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import Signal
 
 from guards import signals, triggers
+from guards.types import HOUSE_CHECKS
 
 #: Milliseconds; below it, three writers at once fail with "database is locked".
 LEAST_BUSY_TIMEOUT = 5000
@@ -31,7 +32,7 @@ _RECORDED: tuple[tuple[str, Signal], ...] = (
 
 def register() -> None:
     """Called once by guards' `ready()`."""
-    checks.register(check_receivers)
+    checks.register(check_receivers, HOUSE_CHECKS)
     checks.register(check_sqlite, checks.Tags.database)
     checks.register(check_triggers, checks.Tags.database)
 

@@ -7,7 +7,7 @@ from guards.fronts.mcp import Tool, in_database, register_tool
 
 
 def register() -> None:
-    """Offer them. Called once, when the app is ready."""
+    """Offer them. Called once, when this module is loaded."""
     register_tool(
         Tool(
             "whoami",
@@ -25,3 +25,6 @@ def register() -> None:
             in_database(answers.list_contacts),
         )
     )
+
+
+register()

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+#: The tag of system checks that look at how this house is set up: every program runs them first.
+HOUSE_CHECKS = "house"
+
 
 class TrustLevel(StrEnum):
     """How sure we are that a message is from whom it says (DES-001)."""

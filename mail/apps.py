@@ -42,7 +42,7 @@ class MailConfig(AppConfig):
             require_authority,
         )
         from guards.registry import register_scopes
-        from mail import checks, protections, receivers, tools  # noqa: F401
+        from mail import checks, protections, receivers  # noqa: F401
         from mail.adapters import SmtpKind
         from mail.gateways.google.client import GoogleClient
         from mail.gateways.google.http import HttpWire
@@ -62,7 +62,6 @@ class MailConfig(AppConfig):
                 "replies:draft": "Draft replies, which wait for a person, and follow them.",
             },
         )
-        tools.register()
         protections.register()
         register_transport("imap", ImapTransport())
         register_transport("gmail", GmailTransport())

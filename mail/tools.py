@@ -10,7 +10,7 @@ DRAFT_SCOPE = "replies:draft"
 
 
 def register() -> None:
-    """Offer them. Called once, when the app is ready."""
+    """Offer them. Called once, when this module is loaded."""
     for name, description, answer in (
         (
             "list_messages",
@@ -65,3 +65,6 @@ def register() -> None:
             in_database(answers.reply_status),
         )
     )
+
+
+register()

@@ -14,7 +14,7 @@ class PipelinesConfig(AppConfig):
         """Register what others ask registries for."""
         from approvals.registry import register_permission
         from guards.registry import refuse_update, register_scopes
-        from pipelines import checks, kinds, protections, receivers, registry, tasks, tools
+        from pipelines import checks, kinds, protections, receivers, registry, tasks
         from pipelines.deferral import ToolCallKind
         from pipelines.runners.claude.runner import ClaudeRunner
         from pipelines.runners.cli import CliRunner
@@ -47,5 +47,4 @@ class PipelinesConfig(AppConfig):
         registry.register_waiter(tool_calls.is_answered)
         registry.register_waiter(sending.is_settled)
         register_permission(ToolCallKind())
-        tools.register()
         del checks, receivers, tasks  # imported to be registered

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from guards.exceptions import InvalidInput
+from guards.types import HOUSE_CHECKS
 from pipelines import safe_lists
 from pipelines.exceptions import OptionNotAllowed
 from pipelines.runners.claude import destinations, sandbox
@@ -17,7 +18,7 @@ from pipelines.services.planning import CLAUDE
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
 
 
-@register()
+@register(HOUSE_CHECKS)
 def executor_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Concurrency is a positive number, and the queue leaves the longest default stage its time."""
     found: list[CheckMessage] = []
@@ -42,7 +43,7 @@ def executor_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(HOUSE_CHECKS)
 def planner_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """PLANNER names a planner that there is, with limits under which it can work."""
     found: list[CheckMessage] = []
@@ -73,7 +74,7 @@ def planner_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(HOUSE_CHECKS)
 def mission_budgets(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """What missions may cost a day is an amount: a limit that is no number would stop nothing."""
     return [
@@ -87,7 +88,7 @@ def mission_budgets(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register(HOUSE_CHECKS)
 def worker_walls(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """CLAUDE_SANDBOX has one of its two values, and `off` is never silent."""
     if settings.CLAUDE_SANDBOX == sandbox.OFF:
@@ -110,7 +111,7 @@ def worker_walls(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register(HOUSE_CHECKS)
 def worker_doors(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Where workers may connect to is named by exact hosts; our own loopback is pointed out."""
     try:
@@ -135,7 +136,7 @@ def worker_doors(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-@register()
+@register(HOUSE_CHECKS)
 def owner_key_is_one(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """OWNER_FINGERPRINT or OWNER_HANDLE, never both (DES-035)."""
     if settings.OWNER_FINGERPRINT and settings.OWNER_HANDLE:
@@ -149,7 +150,7 @@ def owner_key_is_one(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register(HOUSE_CHECKS)
 def safe_options_are_readable(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """SAFE_OPTIONS_FILE, where it is set, is one that no list is lost by."""
     try:

@@ -79,7 +79,7 @@ def _own(token: ApiToken, mission_id: UUID | None) -> UUID:
 
 
 def register() -> None:
-    """Offer them. Called once, when the app is ready."""
+    """Offer them. Called once, when this module is loaded."""
     register_tool(
         Tool(
             "mission_show",
@@ -108,3 +108,6 @@ def register() -> None:
             writes=True,
         )
     )
+
+
+register()

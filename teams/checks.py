@@ -8,6 +8,7 @@ from django.core.checks import CheckMessage, Error, register
 
 from approvals import signals as approvals_signals
 from guards import signals as guards_signals
+from guards.types import HOUSE_CHECKS
 
 _RECORDED = {
     "guards.decided": guards_signals.decided,
@@ -29,7 +30,7 @@ _RECORDED = {
 }
 
 
-@register
+@register(HOUSE_CHECKS)
 def recorders_are_connected(**_: Any) -> list[CheckMessage]:
     """Every announcement that has to be recorded has a receiver."""
     return [

@@ -14,9 +14,18 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from guards.exceptions import CountersignError
+from guards.types import HOUSE_CHECKS
+
+#: What a program looks at as it starts. Addresses and pages, which take longest to load, are for
+#: `web`, `check` and `prepare`.
+CHECKED_AT_START = (
+    HOUSE_CHECKS,
+    *(Tags.caches, Tags.compatibility, Tags.database, Tags.models, Tags.security),
+)
 
 #: What would steer a terminal or turn a line around, wherever it came from: mail, a model, a file.
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -34,6 +43,7 @@ class Exit(IntEnum):
 class JsonCommand(BaseCommand):
     """A command that answers with documents: `perform` emits them and returns its exit code."""
 
+    requires_system_checks: list[str] | tuple[str, ...] = CHECKED_AT_START
     as_json = False
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,7 +1,8 @@
 """The manners of `/mcp`: which tools a token sees, how arguments are read, how a refusal reads.
 
-Each app registers its tools in `ready()`; `config.mcp` serves them. A tool asks what the API asks:
-the same scope, the same decisions, the same shapes; its refusals are the API's one error shape.
+Each app's module `tools` registers them; `config.mcp` has them found, and serves them. A tool asks
+what the API asks: the same scope, the same decisions, the same shapes; its refusals are the API's
+one error shape.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.utils.module_loading import autodiscover_modules
 from ninja.responses import NinjaJSONEncoder
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -66,7 +68,7 @@ _tools: dict[str, Tool] = {}
 
 
 def register_tool(tool: Tool) -> None:
-    """Offer a tool. Called once, in an app's `ready()`.
+    """Offer a tool. Called once, by an app's module `tools`.
 
     ValueError for a name that another tool has, and for a scope that no app registered.
     """
@@ -75,6 +77,11 @@ def register_tool(tool: Tool) -> None:
     if _tools.get(tool.name, tool).handler is not tool.handler:
         raise ValueError(f"there is a tool {tool.name!r} already")
     _tools[tool.name] = tool
+
+
+def discover() -> None:
+    """Have every app's tools registered: called by whoever serves them, and safe to repeat."""
+    autodiscover_modules("tools")
 
 
 def tools() -> list[Tool]:

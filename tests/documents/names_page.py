@@ -120,6 +120,7 @@ def _scopes() -> str:
 
 
 def _tools() -> str:
+    mcp.discover()
     rows = (
         (f"`{tool.name}`", f"`{tool.scope}`" if tool.scope else "none", _arguments(tool))
         for tool in mcp.tools()

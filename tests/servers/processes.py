@@ -145,7 +145,8 @@ class Installation:
     def python(self, code: str, **values: Any) -> Any:
         """Run code inside this installation; `values` are its names, `answer` its JSON answer."""
         program = (
-            "import django, json, sys; django.setup()\n"
+            "import gc, json, sys; gc.disable()\n"
+            "import django; django.setup()\n"
             "values = json.loads(sys.argv[1]); globals().update(values); answer = None\n"
             f"{code}\n"
             "print('\\n' + json.dumps(answer, default=str))\n"

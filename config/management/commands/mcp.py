@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 
 from config.mcp import build_server
 from guards.exceptions import CountersignError
-from guards.fronts.commands import Exit, prerequisite_missing, sentence
+from guards.fronts.commands import CHECKED_AT_START, Exit, prerequisite_missing, sentence
 from guards.models import ApiToken
 from guards.services import tokens
 
@@ -28,6 +28,7 @@ class Command(BaseCommand):
         "Serve MCP on standard input and output. The token comes from the environment: "
         f"{TOKEN_VARIABLE}=cs_… manage.py mcp"
     )
+    requires_system_checks = CHECKED_AT_START
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Refuse a token that does not count at once, and at each call from then on."""

@@ -16,6 +16,7 @@ from django.db import Error, connections
 from django_q.cluster import Cluster
 
 from config.timetable import TIMETABLE
+from guards.fronts.commands import CHECKED_AT_START
 from guards.queue import is_task, schedules
 from guards.services import heartbeats
 from teams.services import checkpoints
@@ -52,6 +53,7 @@ class Command(BaseCommand):
     """
 
     help = "Take tasks from the queue and run the timetable. Example: manage.py worker"
+    requires_system_checks = CHECKED_AT_START
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the cluster, beat and run the timetable beside it, stop it when asked."""

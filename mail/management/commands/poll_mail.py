@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from guards.exceptions import CountersignError
+from guards.fronts.commands import CHECKED_AT_START
 from mail.exceptions import LeaseHeld
 from mail.models import Account
 from mail.services import polling
@@ -20,6 +21,7 @@ class Command(BaseCommand):
     """Polls once. Exit code 1 where an account could not be read."""
 
     help = "Fetch new mail of every account once."
+    requires_system_checks = CHECKED_AT_START
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """`--account NAME` polls that one only, `--json` prints one object a line."""

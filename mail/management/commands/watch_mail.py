@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from guards.fronts.commands import CHECKED_AT_START
 from mail.gateways.base import Waker
 from mail.management.commands.poll_mail import account_by_name
 from mail.services import watching
@@ -18,6 +19,7 @@ class Command(BaseCommand):
     """Watches all accounts, or one. Ends at once on SIGTERM or SIGINT."""
 
     help = "Watch mailboxes by IMAP IDLE; accounts that are added or changed are taken up."
+    requires_system_checks = CHECKED_AT_START
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """`--account NAME` watches that one only."""

@@ -1,0 +1,61 @@
+"""What a start of a program loads and looks at. Pages, the API and its tools start with `web`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.core.checks import run_checks
+from django.core.management import load_command_class
+from django.core.management.base import SystemCheckError
+
+from tests.servers import Installation
+
+#: What takes longest to load, and only pages, the API, MCP or a terminal need.
+HEAVY = ("ninja", "pydantic", "unfold.admin", "guards.admin", "guards.tools", "psycopg", "rich")
+
+_LOADED = """
+import gc
+before = [name for name in heavy if name in sys.modules]
+is_on = gc.isenabled()
+import config.asgi
+answer = [before, [name for name in heavy if name in sys.modules], is_on]
+"""
+
+
+def test_a_program_without_pages_loads_none_and_web_loads_them(short_directory: Path) -> None:
+    before, after, is_on = Installation(short_directory).python(_LOADED, heavy=HEAVY)
+    assert before == []
+    assert set(after) >= {"ninja", "pydantic", "unfold.admin", "guards.admin", "guards.tools"}
+    assert is_on
+
+
+@pytest.mark.django_db
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    "program", ["config.worker", "config.web", "config.mcp", "mail.watch_mail", "teams.verify_log"]
+)
+def test_a_setting_that_breaks_a_promise_stops_each_program_as_it_starts(
+    program: str, settings: Any
+) -> None:
+    command = load_command_class(*program.split("."))
+    command.check(**command.get_check_kwargs({}))
+    settings.APPROVAL_SECONDS = 3000
+    with pytest.raises(SystemCheckError, match="APPROVAL_SECONDS"):
+        command.check(**command.get_check_kwargs({}))
+
+
+def test_the_check_of_pages_looks_at_every_page() -> None:
+    from mail.admin.messages import MessageAdmin
+    from mail.models import Message
+
+    page = admin.site.get_model_admin(Message)
+    assert isinstance(page, MessageAdmin)
+    assert run_checks(tags=["admin"]) == []
+    page.list_display = ("no_such_column",)
+    try:
+        assert "admin.E108" in [found.id for found in run_checks(tags=["admin"])]
+    finally:
+        del page.list_display
