@@ -39,7 +39,8 @@ LENGTH = 4
 #: More open files than any start has.
 MOST_FILES = 64
 
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+# Of linux/prctl.h: PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER.
+_DUMPABLE, _SUBREAPER = 4, 36
 #: How long what was killed may take to be gone, in seconds.
 _GONE_SECONDS = 10.0
 #: How often it is looked after meanwhile, in milliseconds: what starts others may be quick.
@@ -293,12 +294,15 @@ def _parent(pid: str) -> int:
 
 def adopt(wanted: bool) -> bool:
     """Whether what children leave behind becomes ours, as `wanted`. Only Linux can do so."""
+    return _set(_SUBREAPER, int(wanted)) and wanted
+
+
+def _set(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
     import ctypes
 
-    ctypes.CDLL(None).prctl(_SUBREAPER, int(wanted), 0, 0, 0)
-    return wanted
+    return not ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def limit(wanted: str) -> None:
@@ -319,4 +323,5 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)  # a child must neither hold it open nor speak for us
     limit(sys.argv[2])
+    _set(_DUMPABLE, 0)  # a child of the same user neither looks into us nor takes us over
     Supervisor(channel).serve()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -115,6 +116,7 @@ class Supervisor:
         """
         self._take_all()
         if self._in_hand:
+            self._process.send_signal(signal.SIGCONT)  # a child may have stopped it
             self._send(supervisor.write(("end",)))
         while self._in_hand:
             self._hear()
@@ -186,6 +188,7 @@ class Supervisor:
         self._in_hand = 0
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
+            self._process.send_signal(signal.SIGCONT)
         raise ProcessFailed("the supervisor of its processes has ended") from error
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -215,6 +217,33 @@ def test_signals_for_everybody_do_not_reach_a_run_and_are_not_ignored_in_it(
     shown = dict(line.split(":", 1) for line in done.stdout.decode().splitlines())
     for name in ("SigBlk", "SigIgn", "SigCgt"):
         assert int(shown[name], 16) & _ORDINARY == 0
+
+
+@pytest.mark.invariant(16)
+def test_a_child_that_stops_its_supervisor_ends_in_its_time_with_all_it_has(pids: Path) -> None:
+    result = process.run(daemon(pids, "kill -STOP $PPID; exec sleep 300"), timeout=2)
+    assert result.timed_out
+    assert not result.is_lost
+    assert not runs(int(pids.read_text()))
+
+
+def test_nobody_of_the_same_user_looks_into_it_or_takes_it_over() -> None:
+    """As the kernel's own word for that says; a copy of us, which is one for a moment, asks."""
+    ours, theirs = socket.socketpair()
+    ours.close()
+    copied = os.fork()
+    if not copied:
+        before = is_dumpable()
+        sys.argv = ["supervisor", str(theirs.detach()), "core=0"]
+        supervisor.main()
+        os._exit(10 * before + is_dumpable())
+    theirs.close()
+    _, status = os.waitpid(copied, 0)
+    assert os.waitstatus_to_exitcode(status) == 10
+
+
+def is_dumpable() -> int:
+    return int(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))  # PR_GET_DUMPABLE
 
 
 def test_it_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
