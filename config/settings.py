@@ -303,6 +303,8 @@ AUTO_REPLIES_PER_SENDER_PER_DAY = env.int("AUTO_REPLIES_PER_SENDER_PER_DAY", def
 AUTO_REPLIES_PER_DOMAIN_PER_DAY = env.int("AUTO_REPLIES_PER_DOMAIN_PER_DAY", default=5)
 # Automatic replies: at most this many from one identity an hour; the rest waits its turn.
 AUTO_REPLIES_PER_IDENTITY_PER_HOUR = env.int("AUTO_REPLIES_PER_IDENTITY_PER_HOUR", default=10)
+# Drafts of one agent that wait for a person at the same time; a further one is refused.
+OPEN_DRAFTS_PER_AGENT = env.int("OPEN_DRAFTS_PER_AGENT", default=20)
 
 # Where the owner of OWNER_FINGERPRINT has his mail: he is told there what waits for a person, and
 # may answer by signed mail.

@@ -20,6 +20,8 @@ from mail.types import LoopReason
 ACKNOWLEDGEMENT = "pipelines.acknowledgement"
 #: An origin of this type tells the owner what waits; his address comes from the settings.
 NOTICE = "mail.owner_notice"
+#: The origin of what an agent drafts by its own call.
+CALL = "guards.call"
 #: An origin of this type answers its own request by right, without `w` (guards.md *Deciding*).
 PIPELINES = ("pipelines.pipeline", "pipelines.stage", "pipelines.resumption", ACKNOWLEDGEMENT)
 
@@ -82,6 +84,29 @@ def refuse_above_daily_caps(message: Message) -> None:
     ):
         raise ReplyRefused(
             "this sender or its domain was answered automatically today", rule=LoopReason.RATE_LIMIT
+        )
+
+
+def lock_drafts_of(identity: Identity) -> None:
+    """From here to the end of the transaction nobody else writes a draft of this agent."""
+    Identity.objects.select_for_update(no_key=True).get(pk=identity.pk)
+
+
+def refuse_above_open_drafts(identity: Identity) -> None:
+    """An agent has so many drafts before people at once, and then waits for their answers.
+
+    Call it behind `lock_drafts_of`, in the transaction that has the draft held. What was refused is
+    stored nowhere: the same call may be made again.
+    """
+    most = int(settings.OPEN_DRAFTS_PER_AGENT)
+    waiting = Outbound.objects.filter(
+        account__identity=identity, origin_type=CALL, status=Outbound.Status.HELD
+    )
+    if waiting.count() >= most:
+        raise ReplyRefused(
+            f"{most} drafts of {identity.handle} wait for a person: draft again when one of them "
+            "is answered (OPEN_DRAFTS_PER_AGENT)",
+            rule="open-drafts",
         )
 
 

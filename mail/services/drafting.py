@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from guards.exceptions import InvalidInput
+from guards.services.units import unit_of_work
 from guards.types import Asker, Subject
+from mail import selectors
 from mail.models import Message, Outbound
-from mail.services import outbound
+from mail.services import answering, outbound
 
 #: Why such a draft waits, as its hold tells it.
 REASON = "agent-draft"
@@ -15,7 +17,7 @@ def draft_reply(*, message: Message, text: str, origin: Subject, asker: Asker) -
     """Write a reply to a message's authenticated sender and let it wait for a person.
 
     The same origin gets the same reply back. ReplyRefused names the rule (`no-write`, no single
-    sender, own mail, no SMTP host); InvalidInput what cannot be said.
+    sender, own mail, no SMTP host, `open-drafts`); InvalidInput what cannot be said.
     """
     if not text.strip():
         raise InvalidInput("a reply says something", field="text")
@@ -24,5 +26,11 @@ def draft_reply(*, message: Message, text: str, origin: Subject, asker: Asker) -
     outbound.refuse_unless_writable(
         account=message.account, to=[message.sender] if message.sender else []
     )
-    draft = outbound.draft_reply(message_id=message.pk, text=text, origin=origin, executes=False)
-    return outbound.hold_draft(outbound_id=draft.pk, asker=asker, reason=REASON)
+    with unit_of_work():
+        answering.lock_drafts_of(message.account.identity)
+        if selectors.outbound_of(origin.type, origin.id) is None:
+            answering.refuse_above_open_drafts(message.account.identity)
+        draft = outbound.draft_reply(
+            message_id=message.pk, text=text, origin=origin, executes=False
+        )
+        return outbound.hold_draft(outbound_id=draft.pk, asker=asker, reason=REASON)

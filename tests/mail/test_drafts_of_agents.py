@@ -16,10 +16,11 @@ from guards.models import Contact, Identity
 from guards.services import identities, permissions, tokens
 from guards.types import Rwx
 from mail.gateways.base import SendOutcome, SubmissionResult
-from mail.models import Message, Outbound
+from mail.models import Account, Message, Outbound
 from mail.services import polling
 from teams.models import Event
 from tests.agents import Agent
+from tests.guards.factories import IdentityFactory
 from tests.mail.factories import OPERATOR, make_contact, make_mail
 
 pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
@@ -242,3 +243,47 @@ def test_the_review_shows_every_header_that_leaves(front, message):
     own = {"from", "to", "subject", "date", "message-id", "in-reply-to", "references"}
     assert told | own == {name.lower() for name in leaving} | own
     assert "x-beadle-agent" in told
+
+
+def test_an_agent_has_so_many_drafts_before_people_and_then_waits(front, message, settings):
+    settings.OPEN_DRAFTS_PER_AGENT = 2
+    first = front.draft(message.pk, key="k-1").json()
+    front.draft(message.pk, key="k-2", text="And this.")
+    refused = front.draft(message.pk, key="k-3", text="And that.")
+    assert (refused.status_code, refused.json()["rule"]) == (403, "open-drafts")
+    assert "2 drafts of" in refused.json()["message"]
+    by_mcp = front.mcp.refusal(
+        "draft_reply", message_id=message.pk, text="And that.", idempotency_key="k-3"
+    )
+    assert by_mcp == refused.json()
+    # Nothing of it is kept, and what waits is told as before.
+    assert Outbound.objects.count() == Hold.objects.count() == 2
+    assert front.draft(message.pk, key="k-1").json()["id"] == first["id"]
+    holds.withdraw(
+        hold_id=Hold.objects.order_by("since").first().pk, by=OPERATOR, reason="not needed"
+    )
+    # The same call counts as soon as one was answered.
+    assert front.draft(message.pk, key="k-3", text="And that.").status_code == 201
+
+
+def test_drafts_of_another_agent_and_replies_of_pipelines_take_no_place(front, message, settings):
+    settings.OPEN_DRAFTS_PER_AGENT = 1
+    Outbound.objects.create(
+        account=message.account,
+        origin_type="pipelines.pipeline",
+        origin_id="1",
+        status="held",
+        message_id="<1@agents.test>",
+    )
+    other = Account.objects.get(pk=message.account_id)
+    other.pk, other.name, other.identity = None, "other", IdentityFactory()
+    other.save(force_insert=True)
+    Outbound.objects.create(
+        account=other,
+        origin_type="guards.call",
+        origin_id="another",
+        status="held",
+        message_id="<2@agents.test>",
+    )
+    assert front.draft(message.pk, key="k-1").status_code == 201
+    assert front.draft(message.pk, key="k-2").json()["rule"] == "open-drafts"
