@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from config.doctor import running
 from config.doctor.findings import Finding, fault, ok, warning
 from config.doctor.machine import Look
 from guards import process, secrets
@@ -100,20 +101,21 @@ def _sandbox() -> Iterator[Finding]:
 def _mcp_server() -> Iterator[Finding]:
     if not is_used():
         return
-    url = settings.MCP_URL
+    url, whose = running.mcp_url()
+    asked = f"{url} ({whose})"
     try:
         status = _asked(url)
     except (OSError, ValueError, http.client.HTTPException) as problem:
         remedy = "Start the web process, or correct MCP_URL: workers get their contract there."
-        yield fault("MCP server", f"{url} does not answer: {problem}", remedy)
+        yield fault("MCP server", f"{asked} does not answer: {problem}", remedy)
         return
     if status in _ANSWERS:
-        yield ok("MCP server", f"{url} answers, and asks for a token")
+        yield ok("MCP server", f"{asked} answers, and asks for a token")
     elif status == http.client.MISDIRECTED_REQUEST:
         host = urlsplit(url).hostname
-        yield fault("MCP server", f"{url} refuses its host", f"Add {host} to ALLOWED_HOSTS.")
+        yield fault("MCP server", f"{asked} refuses its host", f"Add {host} to ALLOWED_HOSTS.")
     else:
-        said = f"{url} answers {status}: that is not our MCP server"
+        said = f"{asked} answers {status}: that is not our MCP server"
         yield fault("MCP server", said, "Correct MCP_URL.")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -11,6 +14,8 @@ import pytest
 
 from config.doctor import workers
 from config.doctor.findings import Finding, State
+from guards import process
+from guards.models import Heartbeat
 from guards.process import ProcessResult
 from pipelines.models import Command
 from tests.servers.presence import find_binary, free_port, require_binaries
@@ -124,6 +129,52 @@ def test_an_mcp_server_that_cannot_be_reached_is_a_fault(needed: Command, settin
     settings.MCP_URL = url.replace("PORT", str(free_port()))
     [finding] = found("MCP server")
     assert finding.state == State.FAULT and "does not answer" in finding.detail
+
+
+@contextmanager
+def worker_told(url: str | None) -> Iterator[None]:
+    """A living process of this host that says it is the worker, started with that MCP_URL."""
+    told = {} if url is None else {"MCP_URL": url}
+    with subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **told}) as child:
+        Heartbeat.objects.create(holder=process.reference_of(child.pid), role="worker")
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+def test_it_is_asked_where_the_worker_that_runs_was_told(
+    needed: Command, settings, monkeypatch, listening: str
+):
+    monkeypatch.delenv("MCP_URL", raising=False)
+    settings.MCP_URL = f"http://127.0.0.1:{free_port()}/mcp"
+    with worker_told(f"{listening}/401"):
+        [finding] = found("MCP server")
+    assert finding.state == State.OK
+    assert finding.detail.startswith(f"{listening}/401 (as the worker that runs was told) answers")
+
+
+def test_what_the_operator_set_counts_before_it(
+    needed: Command, settings, monkeypatch, listening: str
+):
+    settings.MCP_URL = f"{listening}/401"
+    monkeypatch.setenv("MCP_URL", settings.MCP_URL)
+    with worker_told("http://127.0.0.1:1/mcp"):
+        [finding] = found("MCP server")
+    assert finding.detail.startswith(f"{listening}/401 (MCP_URL) answers")
+
+
+def test_without_a_worker_that_was_told_the_default_is_asked_and_called_that(
+    needed: Command, settings, monkeypatch, listening: str
+):
+    monkeypatch.delenv("MCP_URL", raising=False)
+    settings.MCP_URL = f"{listening}/401"
+    said = f"{listening}/401 (MCP_URL is not set: its default) answers, and asks for a token"
+    with worker_told(None):
+        assert [finding.detail for finding in found("MCP server")] == [said]
+    with worker_told("http://127.0.0.1:1/mcp"):
+        pass  # it has ended
+    assert [finding.detail for finding in found("MCP server")] == [said]
 
 
 def test_a_working_sandbox_is_found_by_using_it(needed: Command, settings):
