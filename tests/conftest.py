@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import pytest_django
 from django.conf import settings
 
-from tests import emptying
+from tests import databases, emptying
 
 #: Passwords of test users are worth no work.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
@@ -43,6 +45,15 @@ def _touches_database(item: pytest.Item) -> bool:
     return item.get_closest_marker("django_db") is not None or not _DATABASE_FIXTURES.isdisjoint(
         fixtures
     )
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None,
+) -> Iterator[None]:
+    """Migrate once for all workers of a run, not once in each."""
+    with databases.ready_made():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield ""
         return
     server = request.getfixturevalue("postgres_server")
-    url = server.new_database()
+    url = server.new_database(server.migrated())
     yield url
     server.drop_database(url)
 

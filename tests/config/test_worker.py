@@ -55,7 +55,8 @@ def house(
     """The queue in SQLite or in Redis; that in PostgreSQL is the same code as the one in SQLite."""
     url, env = "", {"SECRET_KEY": settings.SECRET_KEY}
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_server").new_database()
+        server = request.getfixturevalue("postgres_server")
+        url = server.new_database(server.migrated())
     if request.param == "redis":
         env["REDIS_URL"] = request.getfixturevalue("redis_server").url
     with Installation(short_directory, database_url=url, **env) as made:

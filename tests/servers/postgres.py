@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 
 from tests.servers.presence import find_binary, free_port, is_listening, wait_until
+from tests.servers.processes import Installation
 
 #: `make test` starts one server for the whole run and names it here.
 VARIABLE = "COUNTERSIGN_TEST_POSTGRES"
@@ -28,12 +29,27 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgres://postgres@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """The URL of a fresh, empty database."""
+    def new_database(self, template: str = "template1") -> str:
+        """The URL of a fresh database: empty, or a copy of another one (`migrated()`)."""
         name = f"test_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self.url(name)
+
+    def migrated(self) -> str:
+        """The name of a database with all tables and triggers, made once in the server's life."""
+        name, in_the_making = "migrated", "in_the_making"
+        known = "SELECT 1 FROM pg_database WHERE datname = %s"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_advisory_lock(1)")
+            if connection.execute(known, [name]).fetchone() is None:
+                connection.execute(f"DROP DATABASE IF EXISTS {in_the_making} WITH (FORCE)")
+                connection.execute(f"CREATE DATABASE {in_the_making}")
+                with tempfile.TemporaryDirectory(prefix="cs-", dir="/tmp") as directory:
+                    made = Installation(Path(directory), database_url=self.url(in_the_making))
+                    made.manage("migrate", "--verbosity=0")
+                connection.execute(f"ALTER DATABASE {in_the_making} RENAME TO {name}")
+        return name
 
     def drop_database(self, url: str) -> None:
         name = url.rsplit("/", 1)[1]

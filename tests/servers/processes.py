@@ -115,7 +115,7 @@ class Installation:
     def __enter__(self) -> Installation:
         if self.env["DATABASE_URL"] == f"sqlite:///{self.directory}/{_SQLITE}":
             shutil.copy(migrated(), self.directory / _SQLITE)
-        else:
+        elif self.rows("SELECT to_regclass('django_migrations')") == [(None,)]:
             self.manage("migrate", "--verbosity=0")
         return self
 
