@@ -3,6 +3,8 @@
 Django has no hook before commit. `unit_of_work` is the transaction that services open; as the last
 thing inside the outermost one it sends `unit_closing`, where the event log appends what was
 collected. A nested unit that fails takes only its own notes with it.
+
+What is left for the very end in `Unit.last` is sent together with the COMMIT.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from asgiref.local import Local
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from guards.services import statements
+from guards.services.statements import Statement
 from guards.services.turns import turn_to_write
 from guards.signals import unit_closing
 
@@ -22,9 +27,14 @@ _state = Local()
 
 @dataclass(slots=True)
 class Unit:
-    """The outermost open unit; `notes` are what upper apps collected for its end."""
+    """The outermost open unit; `notes` are what upper apps collected for its end.
+
+    `depth` is how many units are open inside of it, and `last` the statements that it ends with.
+    """
 
     notes: list[object] = field(default_factory=list)
+    depth: int = 0
+    last: list[Statement] = field(default_factory=list)
 
 
 def current_unit() -> Unit | None:
@@ -43,14 +53,18 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
     outer = current_unit()
     if outer is not None:
         mark = len(outer.notes)
+        outer.depth += 1
         try:
             with transaction.atomic(durable=durable):
                 yield outer
         except BaseException:
             del outer.notes[mark:]
             raise
+        finally:
+            outer.depth -= 1
         return
     unit = Unit()
+    commits = _is_outside(connections[DEFAULT_DB_ALIAS])
     with turn_to_write() as turn, transaction.atomic(durable=durable):
         if turn.is_held:
             transaction.on_commit(turn.give_back)
@@ -58,5 +72,11 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
         try:
             yield unit
             unit_closing.send(sender=Unit, unit=unit)
+            statements.execute_last(unit.last, commits=commits)
         finally:
             _state.unit = None
+
+
+def _is_outside(connection: BaseDatabaseWrapper) -> bool:
+    """Whether no transaction is open, so that the one that is opened now ends with its block."""
+    return connection.get_autocommit() and not connection.in_atomic_block

@@ -9,7 +9,7 @@ process runs. A pipeline that cannot begin like that is claimed by itself and lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,8 +32,9 @@ from pipelines.services import (
     transitions,
     verification,
 )
-from pipelines.services.claims import Claim
+from pipelines.services.claims import Claim, SeveralTaken
 from pipelines.services.readying import BUILT_IN, Work
+from pipelines.services.rows import Answer, Message
 from pipelines.types import CommandSpec
 
 log = structlog.get_logger(__name__)
@@ -118,63 +119,107 @@ def look_for_group(pipeline_id: UUID, *, seconds: float) -> Looked | None:
     return several[0] if several else None
 
 
-def begin(looked: Looked) -> Claim | None:
+def begin(looked: Looked, *, last: bool = False) -> Claim | None:
     """Claim the pipeline and start its first stage; None when it is not as it was, or must wait.
 
-    Joins the caller's unit. ClaimLost, which rolls the unit back, where only the stage has moved,
-    or where its command is no longer the one that was looked at.
+    Joins the caller's unit, whose `last` moves these are, or not. ClaimLost, which rolls the unit
+    back, where only the stage has moved, or where its command is no longer the one that was looked
+    at.
     """
-    stage = looked.due[0]
+    stage, message = looked.due[0], Message()
     changes = {"current": stage.position, "files_at": timezone.now()}
-    claim = claims.claim_looked_at(looked.pipeline, changes=changes)
+    taking = claims.take_looked_at(message, looked.pipeline, changes=changes)
+    if taking is None:
+        _place.move_on()
+        return None
+    started = stages.ask_start(
+        message,
+        taking.claim,
+        stage,
+        looked.work.vectors,
+        until=claims.lease_end(),
+        where={"pipeline": taking.under},
+    )
+    stands = verification.ask_whether_it_stands(message, looked.work.spec, stage.digest)
+    message.send(last=last)
+    claim = taking.hold()
     if claim is None:
         _place.move_on()
-    else:
-        moved = stages.move_to_start(claim, stage, looked.work.vectors, until=claims.lease_end())
-        transitions.must(moved, f"the first stage of pipeline {looked.pipeline.pk}")
-        stands = verification.still_stands(looked.work.spec, stage.digest)
-        transitions.must(stands, f"the command that pipeline {looked.pipeline.pk} begins with")
+        return None
+    stages.note_start(stage, started)
+    transitions.must(stands.value, f"the command that pipeline {looked.pipeline.pk} begins with")
     return claim
 
 
-def begin_several(several: Sequence[Looked]) -> list[tuple[Looked, Claim]]:
+class BeforeSeveral:
+    """What has to be known before several pipelines begin, asked for in one message.
+
+    Whether their commands still stand, each asked once; and then the executor's turn.
+    """
+
+    def __init__(self, several: Sequence[Looked]) -> None:
+        self.message = Message()
+        self._several = several
+        self._stands: dict[tuple[str, str], Answer[bool]] = {}
+        for one in several:
+            stage = one.due[0]
+            key = (stage.command, stage.digest)
+            if key not in self._stands:
+                asked = (self.message, one.work.spec, stage.digest)
+                self._stands[key] = verification.ask_whether_it_stands(*asked)
+        self.turn = claims.Turn(self.message)
+
+    def standing(self) -> list[Looked]:
+        """Those whose command is still the one that was looked at."""
+        stages_of = ((one, one.due[0]) for one in self._several)
+        return [one for one, it in stages_of if self._stands[it.command, it.digest].value]
+
+
+def begin_several(
+    several: Sequence[Looked], *, asked: BeforeSeveral | None = None
+) -> list[tuple[Looked, Claim]]:
     """Claim several pipelines and start the first stage of each; those that did begin.
 
-    Joins the caller's unit. What is not as it was, or must wait, is left out. ClaimLost where only
-    a stage has moved: whoever moves one holds its pipeline.
+    Joins the caller's unit, as its last moves. What is not as it was, or must wait, is left out.
+    ClaimLost where only a stage has moved: whoever moves one holds its pipeline. `asked` was sent
+    for these a moment ago, in the same unit.
     """
-    now, until = timezone.now(), claims.lease_end()
-    standing = _standing(several)
+    if asked is None:
+        asked = BeforeSeveral(several)
+        asked.message.send()
+    standing = {one.pipeline.pk: one for one in asked.standing()}
+    now, message = timezone.now(), Message()
     changes = {
-        one.pipeline.pk: {"current": one.due[0].position, "files_at": now} for one in standing
+        pk: {"current": one.due[0].position, "files_at": now} for pk, one in standing.items()
     }
-    held = claims.claim_several([one.pipeline for one in standing], changes=changes)
+    pipelines = [one.pipeline for one in standing.values()]
+    taken = claims.take_several(message, pipelines, turn=asked.turn, changes=changes)
+    started = _ask_first_stages(message, taken, standing)
+    message.send(last=True)
+    held = taken.hold()
     if 2 * len(held) < len(several):
         _place.move_on()
-    begun = [(one, held[one.pipeline.pk]) for one in standing if one.pipeline.pk in held]
-    wanted: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
-    for one, claim in begun:
-        start = stages.at_its_start(claim, one.due[0], one.work.vectors, until=until)
-        wanted[one.due[0].pk] = ({}, {"status": Stage.Status.RUNNING, **start})
-    moved = transitions.move_alike(Stage, wanted, old=[Stage.Status.PENDING])
-    transitions.must(len(moved) == len(begun), "the first stage of one of several pipelines")
+    begun = [(standing[pk], claim) for pk, claim in held.items()]
+    complete = len(transitions.keys_of(started)) == len(begun)
+    transitions.must(complete, "the first stage of one of several pipelines")
     for one, _ in begun:
         transitions.note_pipeline(one.pipeline.pk, Pipeline.Status.RUNNING)
-        passed = (Stage.Status.CLAIMED, Stage.Status.RUNNING)
-        facts = {"attempt": stages.attempt_of(one.due[0])}
-        transitions.note_stage(one.due[0], passed, facts)
+        stages.note_started(one.due[0])
     return begun
 
 
-def _standing(several: Sequence[Looked]) -> list[Looked]:
-    """Those whose command is still the one that was looked at: each command is asked once."""
-    stands: dict[tuple[str, str], bool] = {}
-    for one in several:
-        stage = one.due[0]
-        key = (stage.command, stage.digest)
-        if key not in stands:
-            stands[key] = verification.still_stands(one.work.spec, stage.digest)
-    return [one for one in several if stands[one.due[0].command, one.due[0].digest]]
+def _ask_first_stages(
+    message: Message, taken: SeveralTaken, standing: Mapping[UUID, Looked]
+) -> list[Answer[set[Any]]]:
+    """Each starts if its pipeline was there for its claim."""
+    until = claims.lease_end()
+    wanted: dict[Any, Any] = {}
+    for pk, (claim, _) in taken.asked.items():
+        stage, work = standing[pk].due[0], standing[pk].work
+        start = stages.at_its_start(claim, stage, work.vectors, until=until)
+        under = {"pipeline": taken.under(pk)}
+        wanted[stage.pk] = (under, {"status": Stage.Status.RUNNING, **start})
+    return transitions.ask_alike(message, Stage, wanted, old=[Stage.Status.PENDING])
 
 
 def _look_at_several(chosen: Sequence[UUID], seconds: float) -> list[Looked]:

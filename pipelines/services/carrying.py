@@ -264,13 +264,7 @@ def _record_success(run: Run, stage: Stage, work: Work, result: RunResult) -> No
     pipe = files.after(work.spec, run.pipe, result.output, work.directory, stage.position)
     run.next_spec = _spec_after(run)
     prepared = registry.needs_preparation(work.runner)
-
-    def adopt() -> None:
-        if work.built_in is not None:
-            work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
-        if prepared:
-            missions.end_for_stage(stage_id=stage.pk, status="succeeded", reason="")
-
+    adopt = _adoption(run, stage, work, result) if work.built_in or prepared else None
     is_over = _is_over_with(run, work)
     is_kept = run.is_kept and pipe is run.pipe
     keeps = not (is_kept or is_over) and (work.built_in is not None or _may_begin_again(run))
@@ -287,7 +281,19 @@ def _record_success(run: Run, stage: Stage, work: Work, result: RunResult) -> No
     run.answers = work.spec.reply
 
 
-def _end(run: Run, success: stages.Success, adopt: Callable[[], None]) -> Run | None:
+def _adoption(run: Run, stage: Stage, work: Work, result: RunResult) -> Callable[[], None]:
+    """What else changes with the success of a stage, in its transaction."""
+
+    def adopt() -> None:
+        if work.built_in is not None:
+            work.built_in.adopt(run.pipeline.pk, stage.pk, result.output)
+        if registry.needs_preparation(work.runner):
+            missions.end_for_stage(stage_id=stage.pk, status="succeeded", reason="")
+
+    return adopt
+
+
+def _end(run: Run, success: stages.Success, adopt: Callable[[], None] | None = None) -> Run | None:
     """End the pipeline; the next one, if it can begin at once, does so in the same transaction.
 
     Whatever is wrong with the next one, this one's end goes on record.
@@ -297,7 +303,7 @@ def _end(run: Run, success: stages.Success, adopt: Callable[[], None]) -> Run | 
         try:
             with unit_of_work():
                 unanswered.move_to_end(run.claim, reply=run.reply, after=success, adopt=adopt)
-                claim = beginning.begin(looked)
+                claim = beginning.begin(looked, last=True)
             return run_of(run.task, claim, looked)
         except ClaimLost:
             pass  # one of the two is gone: the end by itself says which

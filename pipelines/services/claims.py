@@ -15,13 +15,16 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from guards import process
+from guards.services.statements import Statement
 from guards.services.units import unit_of_work
 from pipelines import write_sets
 from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
 from pipelines.services import rows, transitions
+from pipelines.services.rows import Answer, KeyOf, Message
 
 #: How long a claim holds without being renewed, and how often it is renewed.
 LEASE = timedelta(seconds=90)
@@ -31,6 +34,9 @@ _PAGE = 20
 _ALL_BUT_THE_PIPE = tuple(
     field.attname for field in Pipeline._meta.concrete_fields if field.name != "pipe"
 )
+
+#: The same row that `ExecutorTurn.take` waits for.
+_TURN = Statement("SELECT id FROM pipelines_executorturn WHERE id = 1 FOR UPDATE")
 
 #: What somebody else may call a pipeline that this worker has in hand.
 _TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED})
@@ -70,6 +76,34 @@ def lease_end() -> datetime:
     return timezone.now() + LEASE
 
 
+class Turn:
+    """The executor's turn, and what runs while it is held: asked for in a message, then known.
+
+    Whoever has it claims alone, until the transaction ends. SQLite's own lock does that there.
+    """
+
+    def __init__(self, message: Message) -> None:
+        self._taken: Answer[bool] | None = None
+        if connection.features.has_select_for_update:
+            self._taken = message.ask(_TURN, lambda result: bool(result.rows))
+        self._sets = _ask_running(message)
+
+    @property
+    def write_sets(self) -> list[list[str]]:
+        """One for each pipeline that a worker holds, as `_running_write_sets`."""
+        if self._taken is None or self._taken.value:
+            return [one.write_set for one in self._sets.value]
+        ExecutorTurn.take()  # there was no row to wait for
+        return _running_write_sets()
+
+
+def _turn() -> Turn:
+    message = Message()
+    turn = Turn(message)
+    message.send()
+    return turn
+
+
 def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     """Take a due pipeline, when its turn has come; else leave it queued and return None.
 
@@ -77,12 +111,14 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     set.
     """
     with unit_of_work():
-        ExecutorTurn.take()
-        found = rows.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
-        if not found:
+        message = Message()
+        turn = Turn(message)
+        found = message.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
+        message.send()
+        if not found.value:
             return None
-        pipeline = found[0]
-        hindrance = _hindrance(pipeline)
+        pipeline = found.value[0]
+        hindrance = _hindrance(pipeline, turn.write_sets)
         if hindrance:
             transitions.move_pipeline(
                 pipeline_id,
@@ -94,25 +130,52 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
         return _taken(pipeline)
 
 
-def claim_looked_at(pipeline: Pipeline, *, changes: Mapping[str, Any]) -> Claim | None:
-    """Take a pipeline that was read a moment ago, if it is still as it was and its turn has come.
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A claim that is asked for in a message: its own once `hold` says so."""
 
-    Joins the caller's unit. `changes` are more for its row, in the same move.
+    claim: Claim
+    changes: Mapping[str, Any]
+    moved: Answer[bool]
+
+    @property
+    def under(self) -> KeyOf:
+        """In a later `where` of the same message: the pipeline, if this claim has it."""
+        held = {"status": Pipeline.Status.RUNNING, **self.claim.mine}
+        return KeyOf(Pipeline, {"pk": self.claim.pipeline_id, **held})
+
+    def hold(self) -> Claim | None:
+        """The claim, whose row says so and whose event is noted; None where it found no row."""
+        if not self.moved.value:
+            return None
+        transitions.note_pipeline(self.claim.pipeline_id, Pipeline.Status.RUNNING)
+        return _with_its_row(self.claim, self.changes)
+
+
+def take_looked_at(
+    message: Message, pipeline: Pipeline, *, changes: Mapping[str, Any]
+) -> Taking | None:
+    """Ask for a pipeline that was read a moment ago, to be had if it is still as it was.
+
+    Joins the caller's unit. None where its turn has not come. `changes` are more for its row, in
+    the same move.
     """
-    ExecutorTurn.take()
-    return None if _hindrance(pipeline) else _taken(pipeline, changes)
+    return None if _hindrance(pipeline, _turn().write_sets) else _taking(message, pipeline, changes)
 
 
-def claim_several(
-    pipelines: Sequence[Pipeline], *, changes: Mapping[UUID, Mapping[str, Any]]
-) -> dict[UUID, Claim]:
-    """Take those of several that are still as they were read, and whose turn has come.
+def take_several(
+    message: Message,
+    pipelines: Sequence[Pipeline],
+    *,
+    turn: Turn,
+    changes: Mapping[UUID, Mapping[str, Any]],
+) -> SeveralTaken:
+    """Ask for those of several whose turn has come, to be had where they are still as they were.
 
     Joins the caller's unit. `changes` are more for each row, in the same move. Two of them whose
     write sets meet are not both taken.
     """
-    ExecutorTurn.take()
-    sets = _running_write_sets()
+    sets = turn.write_sets
     taken: dict[UUID, tuple[Claim, dict[str, Any]]] = {}
     holder, now = process.this_process(), timezone.now()
     for pipeline in pipelines:
@@ -123,8 +186,26 @@ def claim_several(
             claim = Claim(pipeline.pk, holder, pipeline.fence + 1, pipeline)
             taken[pipeline.pk] = (claim, _at_its_claim(claim, pipeline, changes[pipeline.pk], now))
     wanted = {pk: ({"fence": claim.fence - 1}, moved) for pk, (claim, moved) in taken.items()}
-    moved = transitions.move_alike(Pipeline, wanted, old=Pipeline.DUE)
-    return {pk: _with_its_row(*taken[pk]) for pk in taken if pk in moved}
+    return SeveralTaken(taken, transitions.ask_alike(message, Pipeline, wanted, old=Pipeline.DUE))
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralTaken:
+    """Claims that are asked for in a message, with what each changes in its pipeline's row."""
+
+    asked: Mapping[UUID, tuple[Claim, Mapping[str, Any]]]
+    moved: Sequence[Answer[set[Any]]]
+
+    def under(self, pipeline_id: UUID) -> KeyOf:
+        """In a later `where` of the same message: that pipeline, if its claim has it."""
+        mine = self.asked[pipeline_id][0].mine
+        held = {"pk": [*self.asked], "status": Pipeline.Status.RUNNING}
+        return KeyOf(Pipeline, {**held, **mine})
+
+    def hold(self) -> dict[UUID, Claim]:
+        """Those that found their rows, which say so; their events are the caller's to note."""
+        moved = transitions.keys_of(self.moved)
+        return {pk: _with_its_row(*self.asked[pk]) for pk in self.asked if pk in moved}
 
 
 def claim_next(*, begun: bool = True) -> Claim | None:
@@ -134,11 +215,14 @@ def claim_next(*, begun: bool = True) -> Claim | None:
     one that no worker has looked at.
     """
     with unit_of_work():
-        ExecutorTurn.take()
-        sets = _running_write_sets()
+        message = Message()
+        turn = Turn(message)
+        oldest = _ask_oldest(message, begun=begun)
+        message.send()
+        sets = turn.write_sets
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             return None
-        for pipeline in _rows_in_pages(begun=begun):
+        for pipeline in _rows_in_pages(oldest.value, begun=begun):
             if not _meets(pipeline.pk, pipeline.write_set, sets):
                 return _taken(pipeline)
     return None
@@ -170,18 +254,26 @@ def free_for(count: int, *, but: Collection[UUID] = ()) -> list[UUID]:
     return found
 
 
-def _taken(pipeline: Pipeline, more: Mapping[str, Any] | None = None) -> Claim | None:
+def _taken(pipeline: Pipeline) -> Claim | None:
     """Move a due pipeline to this worker, under the executor's turn; its row says so, too."""
+    message = Message()
+    taking = _taking(message, pipeline, {})
+    message.send(last=True)
+    return taking.hold()
+
+
+def _taking(message: Message, pipeline: Pipeline, more: Mapping[str, Any]) -> Taking:
     claim = Claim(pipeline.pk, process.this_process(), pipeline.fence + 1, pipeline)
-    changes = _at_its_claim(claim, pipeline, more or {}, timezone.now())
-    moved = transitions.move_pipeline(
+    changes = _at_its_claim(claim, pipeline, more, timezone.now())
+    moved = transitions.ask_pipeline(
+        message,
         pipeline.pk,
         Pipeline.Status.RUNNING,
         old=Pipeline.DUE,
         where={"fence": pipeline.fence},
         changes=changes,
     )
-    return _with_its_row(claim, changes) if moved else None
+    return Taking(claim, changes, moved)
 
 
 def _at_its_claim(
@@ -247,11 +339,15 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
 
     Without `begun` only those that no worker has looked at.
     """
-    sets = _running_write_sets()
+    message = Message()
+    running = _ask_running(message)
+    first = _ask_page(message, begun=begun)
+    message.send()
+    sets = [one.write_set for one in running.value]
     found: list[UUID] = []
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return found
-    for pipeline in _in_pages(begun=begun):
+    for pipeline in _in_pages(begun=begun, first=first.value):
         if not _meets(pipeline.pk, pipeline.write_set, sets):
             found.append(pipeline.pk)
             sets.append(pipeline.write_set)
@@ -264,10 +360,14 @@ def _states(*, begun: bool) -> frozenset[Pipeline.Status]:
     return Pipeline.DUE if begun else frozenset({Pipeline.Status.PLANNED})
 
 
-def _rows_in_pages(*, begun: bool) -> Iterator[Pipeline]:
-    """The due pipelines: the oldest whole, since it mostly is the one, the others in parts."""
+def _ask_oldest(message: Message, *, begun: bool) -> Answer[list[Pipeline]]:
+    """The oldest due pipeline, whole: it mostly is the one that is wanted."""
     where = {"status": _states(begun=begun)}
-    oldest = rows.find(Pipeline, where=where, order_by="created_at", limit=1)
+    return message.find(Pipeline, where=where, order_by="created_at", limit=1)
+
+
+def _rows_in_pages(oldest: list[Pipeline], *, begun: bool) -> Iterator[Pipeline]:
+    """The due pipelines: the oldest, and then the others in parts."""
     yield from oldest
     if oldest:
         yield from _in_pages(begun=begun, skip=1, parts=_ALL_BUT_THE_PIPE)
@@ -279,26 +379,54 @@ def _in_pages(
     skip: int = 0,
     parts: tuple[str, ...] = ("write_set",),
     size: int = _PAGE,
+    first: list[Pipeline] | None = None,
 ) -> Iterator[Pipeline]:
-    """Parts of the due pipelines, a few at a time: mostly the first of a long queue are enough."""
-    where = {"status": _states(begun=begun)}
+    """Parts of the due pipelines, a few at a time: mostly the first of a long queue are enough.
+
+    `first` is the first page, where it was read already.
+    """
+    page = first
     for start in count(skip, size):
-        page = rows.find_parts(
-            Pipeline, parts, where=where, order_by="created_at", limit=size, skip=start
-        )
+        if page is None:
+            message = Message()
+            asked = _ask_page(message, begun=begun, parts=parts, size=size, skip=start)
+            message.send()
+            page = asked.value
         yield from page
         if len(page) < size:
             return
+        page = None
+
+
+def _ask_page(
+    message: Message,
+    *,
+    begun: bool,
+    parts: tuple[str, ...] = ("write_set",),
+    size: int = _PAGE,
+    skip: int = 0,
+) -> Answer[list[Pipeline]]:
+    where = {"status": _states(begun=begun)}
+    return message.find_parts(
+        Pipeline, parts, where=where, order_by="created_at", limit=size, skip=skip
+    )
 
 
 def _running_write_sets(but: Collection[UUID] = ()) -> list[list[str]]:
-    """One set for each pipeline that a worker holds, but for those.
+    """One set for each pipeline that a worker holds, but for those."""
+    message = Message()
+    running = _ask_running(message)
+    message.send()
+    return [one.write_set for one in running.value if one.pk not in but]
 
-    A pipeline without a lease holds none: only its reply is still on its way.
+
+def _ask_running(message: Message) -> Answer[list[Pipeline]]:
+    """The pipelines that a worker holds, with their write sets.
+
+    One without a lease holds none: only its reply is still on its way.
     """
     where = {"status": Pipeline.Status.RUNNING, "lease_until": rows.PRESENT}
-    found = rows.find_parts(Pipeline, ("write_set",), where=where)
-    return [one.write_set for one in found if one.pk not in but]
+    return message.find_parts(Pipeline, ("write_set",), where=where)
 
 
 def _kept_write_sets() -> list[tuple[UUID, list[str]]]:
@@ -323,9 +451,8 @@ def _meets(
     return any(write_sets.overlap(write_set, other) for other in others)
 
 
-def _hindrance(pipeline: Pipeline) -> str:
-    """Why a pipeline must wait, or "". Read under the executor's turn: the count is true."""
-    sets = _running_write_sets()
+def _hindrance(pipeline: Pipeline, sets: list[list[str]]) -> str:
+    """Why a pipeline must wait, or "". `sets` are read under the executor's turn: they are true."""
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
     if _meets(pipeline.pk, pipeline.write_set, sets):

@@ -126,7 +126,7 @@ def _begun(task: Task, looked: Looked | None) -> Run | None:
         return None
     try:
         with unit_of_work():
-            claim = beginning.begin(looked)
+            claim = beginning.begin(looked, last=True)
     except ClaimLost:
         return None
     return carrying.run_of(task, claim, looked)

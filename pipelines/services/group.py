@@ -29,7 +29,7 @@ from pipelines.exceptions import ClaimLost
 from pipelines.models import Stage
 from pipelines.registry import Startable, is_startable
 from pipelines.services import beginning, carrying, claims, files, stages, unanswered
-from pipelines.services.beginning import Looked
+from pipelines.services.beginning import BeforeSeveral, Looked
 from pipelines.services.carrying import Task
 from pipelines.services.claims import Claim
 from pipelines.services.unanswered import End
@@ -285,8 +285,13 @@ def _moved(ends: list[End], looked: list[Looked]) -> tuple[list[End], list[tuple
     if not ends and not looked:
         return [], []
     with unit_of_work():
-        held = unanswered.move_several_to_end(ends) if ends else []
-        return held, beginning.begin_several(looked) if looked else []
+        if not looked:
+            return unanswered.move_several_to_end(ends, last=True), []
+        if not ends:
+            return [], beginning.begin_several(looked)
+        asked = BeforeSeveral(looked)
+        held = unanswered.move_several_to_end(ends, then=asked.message)
+        return held, beginning.begin_several(looked, asked=asked)
 
 
 def _say_lost(claim: Claim) -> None:

@@ -2,20 +2,26 @@
 
 What the ORM builds anew for each statement took most of the time of a short pipeline (ADR 0062).
 The values go through the models' own fields, both ways, and only names of their columns stand in
-the statement.
+the statement. Statements that do not wait for each other's answers go as one `Message`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 
+from guards.services import statements
+from guards.services.statements import Result, Statement
+from teams.services import events
+
 Row = TypeVar("Row", bound=Model)
+Found = TypeVar("Found")
 
 Converter = Callable[[Any, Any, Any], Any]
 
@@ -23,41 +29,148 @@ Converter = Callable[[Any, Any, Any], Any]
 PRESENT = object()
 
 
+@dataclass(frozen=True, slots=True)
+class KeyOf:
+    """In a `where`: the key of a row of that model which is as its own `where` says."""
+
+    model: type[Model]
+    where: Mapping[str, Any]
+
+
+class Answer(Generic[Found]):
+    """What a statement of a message came to, once that is sent."""
+
+    __slots__ = ("_found", "_is_there", "_read")
+
+    def __init__(self, read: Callable[[Result], Found]) -> None:
+        self._read = read
+        self._is_there = False
+        self._found: Found
+
+    def take(self, result: Result) -> None:
+        """The database has answered."""
+        self._found, self._is_there = self._read(result), True
+
+    @property
+    def value(self) -> Found:
+        """What it came to."""
+        assert self._is_there, "its message was not sent"  # noqa: S101
+        return self._found
+
+
+class Message:
+    """Statements that go to the database together, in the order they were asked for.
+
+    None of them waits for what another one came to: where one must not find its row unless the one
+    before did, its `where` says so (`KeyOf`), or the caller rolls both back.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Statement, Answer[Any]]] = []
+
+    def ask(self, statement: Statement, read: Callable[[Result], Found]) -> Answer[Found]:
+        """Any statement; `read` makes of its result what the answer tells."""
+        answer = Answer(read)
+        self._asked.append((statement, answer))
+        return answer
+
+    def add(self, other: Message) -> None:
+        """What the other one asks, after this one's own; it is sent with this one alone."""
+        self._asked += other._asked
+
+    def update(
+        self, model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str, Any]
+    ) -> Answer[bool]:
+        """As `update`."""
+        return self.ask(_updating(model, where, changes), _has_met)
+
+    def update_several(
+        self,
+        model: type[Model],
+        keys: Collection[Any],
+        *,
+        where: Mapping[str, Any],
+        changes: Mapping[str, Any],
+    ) -> Answer[set[Any]]:
+        """As `update_several`."""
+        connection = _database()
+        key = _columns(model, connection.vendor)["pk"]
+        asked = {key.field.get_db_prep_value(one, connection): one for one in keys}
+        text, values = _updating(model, {"pk": [*keys], **where}, changes)
+        statement = Statement(f"{text} RETURNING {key.quoted}", values)
+        return self.ask(statement, lambda result: {asked[found] for (found,) in result.rows})
+
+    def find(
+        self,
+        model: type[Row],
+        *,
+        where: Mapping[str, Any],
+        order_by: str = "",
+        limit: int = 0,
+        keep: bool = False,
+    ) -> Answer[list[Row]]:
+        """As `find`."""
+        connection = _database()
+        columns = _columns(model, connection.vendor)
+        condition, wanted = _condition(columns, where, connection)
+        text = f"{_selection(model, connection.vendor)} WHERE {condition}"
+        if order_by:
+            text += f" ORDER BY {columns[order_by].quoted}"
+        if limit:
+            text += f" LIMIT {limit:d}"
+        if keep and connection.features.has_select_for_update:
+            text += " FOR NO KEY UPDATE"
+        return self.ask(Statement(text, wanted), partial(_all_made, model, _names(model)))
+
+    def find_parts(
+        self,
+        model: type[Row],
+        fields: tuple[str, ...],
+        *,
+        where: Mapping[str, Any],
+        order_by: str = "",
+        limit: int = 0,
+        skip: int = 0,
+    ) -> Answer[list[Row]]:
+        """As `find_parts`."""
+        connection = _database()
+        columns = _columns(model, connection.vendor)
+        names = _names(model, fields)
+        condition, wanted = _condition(columns, where, connection)
+        listed = ", ".join(columns[name].quoted for name in names)
+        text = f"SELECT {listed} FROM {_table(model)} WHERE {condition}"  # noqa: S608
+        if order_by:
+            text += f" ORDER BY {columns[order_by].quoted}"
+        if limit:
+            text += f" LIMIT {limit:d} OFFSET {skip:d}"
+        return self.ask(Statement(text, wanted), partial(_all_made, model, names))
+
+    def find_some(self, model: type[Model], *, where: Mapping[str, Any]) -> Answer[bool]:
+        """Whether there is such a row."""
+        condition, wanted = _condition(_columns(model, _database().vendor), where, _database())
+        text = f"SELECT 1 FROM {_table(model)} WHERE {condition} LIMIT 1"  # noqa: S608
+        return self.ask(Statement(text, wanted), lambda result: bool(result.rows))
+
+    def send(self, *, last: bool = False) -> None:
+        """Have all of them executed: the answers are there when this returns.
+
+        `last` says that the unit of work only closes after it: the head of the log is then locked
+        with them, and not in a message of its own.
+        """
+        asked, self._asked = self._asked, []
+        head = events.head_to_hold() if last else None
+        wanted = [statement for statement, _ in asked]
+        results = statements.execute([*wanted, head] if head else wanted)
+        for (_, answer), result in zip(asked, results, strict=False):
+            answer.take(result)
+        if head:
+            events.hold_head(results[-1])
+
+
 def update(model: type[Model], *, where: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """One conditional UPDATE; whether a row was there. `where` is as in `find`."""
-    connection = _database()
-    columns = _columns(model, connection.vendor)
-    sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
-    values = [
-        columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
-    ]
-    condition, wanted = _condition(columns, where, connection)
-    with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE {_table(model)} SET {sets} WHERE {condition}", [*values, *wanted])  # noqa: S608
-        return bool(cursor.rowcount)
-
-
-def update_several(
-    model: type[Model],
-    keys: Collection[Any],
-    *,
-    where: Mapping[str, Any],
-    changes: Mapping[str, Any],
-) -> set[Any]:
-    """The same change of several rows in one UPDATE; the keys of those that were there."""
-    connection = _database()
-    columns = _columns(model, connection.vendor)
-    key = columns["pk"]
-    asked = {key.field.get_db_prep_value(one, connection): one for one in keys}
-    sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
-    values = [
-        columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
-    ]
-    condition, wanted = _condition(columns, {"pk": [*keys], **where}, connection)
-    statement = f"UPDATE {_table(model)} SET {sets} WHERE {condition}"  # noqa: S608
-    with connection.cursor() as cursor:
-        cursor.execute(f"{statement} RETURNING {key.quoted}", [*values, *wanted])
-        return {asked[found] for (found,) in cursor.fetchall()}
+    (result,) = statements.execute([_updating(model, where, changes)])
+    return _has_met(result)
 
 
 def insert(row: Model) -> None:
@@ -71,13 +184,10 @@ def insert(row: Model) -> None:
     values = [one.get_db_prep_save(getattr(row, one.attname), connection) for one in fields]
     named = ", ".join(columns[field.attname].quoted for field in fields)
     places = ", ".join(["%s"] * len(fields))
-    statement = f"INSERT INTO {_table(model)} ({named}) VALUES ({places})"  # noqa: S608
-    with connection.cursor() as cursor:
-        cursor.execute(f"{statement} RETURNING {key.quoted}", values)
-        if is_made:
-            row.pk = cursor.fetchone()[0]
-        else:
-            cursor.fetchone()
+    text = f"INSERT INTO {_table(model)} ({named}) VALUES ({places})"  # noqa: S608
+    (result,) = statements.execute([Statement(f"{text} RETURNING {key.quoted}", values)])
+    if is_made:
+        row.pk = result.rows[0][0]
     row._state.adding, row._state.db = False, connection.alias
 
 
@@ -93,21 +203,10 @@ def find(
 
     `keep` keeps them from other writers until the transaction ends.
     """
-    connection = _database()
-    columns = _columns(model, connection.vendor)
-    condition, wanted = _condition(columns, where, connection)
-    statement = f"{_selection(model, connection.vendor)} WHERE {condition}"
-    if order_by:
-        statement += f" ORDER BY {columns[order_by].quoted}"
-    if limit:
-        statement += f" LIMIT {limit:d}"
-    if keep and connection.features.has_select_for_update:
-        statement += " FOR NO KEY UPDATE"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, wanted)
-        found = cursor.fetchall()
-    names = _names(model)
-    return [_made(model, row, names) for row in found]
+    message = Message()
+    found = message.find(model, where=where, order_by=order_by, limit=limit, keep=keep)
+    message.send()
+    return found.value
 
 
 def find_parts(
@@ -123,20 +222,12 @@ def find_parts(
 
     The first `skip` are left out, and `limit` is how many there are at most.
     """
-    connection = _database()
-    columns = _columns(model, connection.vendor)
-    names = _names(model, fields)
-    condition, wanted = _condition(columns, where, connection)
-    listed = ", ".join(columns[name].quoted for name in names)
-    statement = f"SELECT {listed} FROM {_table(model)} WHERE {condition}"  # noqa: S608
-    if order_by:
-        statement += f" ORDER BY {columns[order_by].quoted}"
-    if limit:
-        statement += f" LIMIT {limit:d} OFFSET {skip:d}"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, wanted)
-        found = cursor.fetchall()
-    return [_made(model, row, names) for row in found]
+    message = Message()
+    found = message.find_parts(
+        model, fields, where=where, order_by=order_by, limit=limit, skip=skip
+    )
+    message.send()
+    return found.value
 
 
 def _database() -> BaseDatabaseWrapper:
@@ -172,6 +263,24 @@ def _selection(model: type[Model], vendor: str) -> str:
     return f"SELECT {listed} FROM {_table(model)}"  # noqa: S608
 
 
+def _updating(
+    model: type[Model], where: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Statement:
+    connection = _database()
+    columns = _columns(model, connection.vendor)
+    sets = ", ".join(f"{columns[name].quoted} = %s" for name in changes)
+    values = [
+        columns[name].field.get_db_prep_save(value, connection) for name, value in changes.items()
+    ]
+    condition, wanted = _condition(columns, where, connection)
+    text = f"UPDATE {_table(model)} SET {sets} WHERE {condition}"  # noqa: S608
+    return Statement(text, [*values, *wanted])
+
+
+def _has_met(result: Result) -> bool:
+    return bool(result.met)
+
+
 def _condition(
     columns: Mapping[str, _Column], where: Mapping[str, Any], connection: BaseDatabaseWrapper
 ) -> tuple[str, list[Any]]:
@@ -181,6 +290,12 @@ def _condition(
         field, quoted = columns[name]
         if value is PRESENT:
             terms.append(f"{quoted} IS NOT NULL")
+        elif isinstance(value, KeyOf):
+            of = _columns(value.model, connection.vendor)
+            condition, wanted = _condition(of, value.where, connection)
+            keys = f"SELECT {of['pk'].quoted} FROM {_table(value.model)} WHERE {condition}"  # noqa: S608
+            terms.append(f"{quoted} IN ({keys})")
+            values += wanted
         elif isinstance(value, Collection) and not isinstance(value, str):
             wanted = [field.get_db_prep_value(one, connection) for one in value]
             # No value at all is met by no row.
@@ -190,6 +305,10 @@ def _condition(
             terms.append(f"{quoted} = %s")
             values.append(field.get_db_prep_value(value, connection))
     return " AND ".join(terms), values
+
+
+def _all_made(model: type[Row], names: list[str], result: Result) -> list[Row]:
+    return [_made(model, row, names) for row in result.rows]
 
 
 def _made(model: type[Row], row: tuple[Any, ...], names: list[str]) -> Row:

@@ -19,6 +19,7 @@ from pipelines.models import Pipeline, Stage
 from pipelines.services import claims, missions, rows, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
+from pipelines.services.rows import Answer, Message
 from pipelines.types import RunResult
 
 #: How much of an output and of an error a stage's row keeps, in characters.
@@ -48,31 +49,39 @@ def claim(held: Claim, stage: Stage, *, filled: Mapping[str, Any] | None = None)
     """
     until = claims.lease_end()
     with unit_of_work():
-        keep(held, current=stage.position, lease_until=until, **(filled or {}))
-        moved = transitions.move_stage(
+        message = Message()
+        kept = _ask_to_keep(
+            message, held, current=stage.position, lease_until=until, **(filled or {})
+        )
+        moved = transitions.ask_stage(
+            message,
             stage,
             Stage.Status.CLAIMED,
             old=[Stage.Status.PENDING],
             changes={**held.mine, "attempt": attempt_of(stage), "lease_until": until},
-            facts={"attempt": attempt_of(stage)},
         )
-        _must(moved, stage)
+        message.send(last=True)
+        _must_both(kept, moved, held, stage)
+        transitions.note_stage(stage, [Stage.Status.CLAIMED], {"attempt": attempt_of(stage)})
 
 
 def start(held: Claim, stage: Stage, vectors: list[list[str]]) -> None:
     """Its process is about to run: after this it never runs again by itself."""
     until = claims.lease_end()
     with unit_of_work():
-        keep(held, lease_until=until)
-        moved = transitions.move_stage(
+        message = Message()
+        kept = _ask_to_keep(message, held, lease_until=until)
+        moved = transitions.ask_stage(
+            message,
             stage,
             Stage.Status.RUNNING,
             old=[Stage.Status.CLAIMED],
             where=held.mine,
             changes=_starting(stage, until, vectors),
-            facts={"attempt": attempt_of(stage)},
         )
-        _must(moved, stage)
+        message.send(last=True)
+        _must_both(kept, moved, held, stage)
+        transitions.note_stage(stage, [Stage.Status.RUNNING], {"attempt": attempt_of(stage)})
 
 
 def claim_and_start(
@@ -90,23 +99,48 @@ def claim_and_start(
     """
     until = claims.lease_end()
     with unit_of_work():
+        message = Message()
         changes = {**(filled or {}), **_new_pipe(after)}
-        keep(held, current=stage.position, lease_until=until, **changes)
-        if after is not None:
-            move_to_success(held, after)
-        _must(move_to_start(held, stage, vectors, until=until), stage)
+        kept = _ask_to_keep(message, held, current=stage.position, lease_until=until, **changes)
+        ended = None if after is None else ask_success(message, held, after)
+        started = ask_start(message, held, stage, vectors, until=until)
+        message.send(last=True)
+        _must_keep(kept, held)
+        if after is not None and ended is not None:
+            note_success(after, ended)
+        note_start(stage, started)
 
 
-def move_to_start(held: Claim, stage: Stage, vectors: list[list[str]], *, until: datetime) -> bool:
-    """The stage's own claim and start; joins a unit that holds the pipeline's row."""
-    return transitions.move_stage(
+def ask_start(
+    message: Message,
+    held: Claim,
+    stage: Stage,
+    vectors: list[list[str]],
+    *,
+    until: datetime,
+    where: Mapping[str, Any] | None = None,
+) -> Answer[bool]:
+    """The stage's own claim and start, in one UPDATE, after the pipeline's row in a message."""
+    return transitions.ask_stage(
+        message,
         stage,
         Stage.Status.RUNNING,
         old=[Stage.Status.PENDING],
-        by_way_of=Stage.Status.CLAIMED,
+        where=where,
         changes=at_its_start(held, stage, vectors, until=until),
-        facts={"attempt": attempt_of(stage)},
     )
+
+
+def note_start(stage: Stage, started: Answer[bool]) -> None:
+    """Its two events; ClaimLost where it did not move."""
+    _must(started.value, stage)
+    note_started(stage)
+
+
+def note_started(stage: Stage) -> None:
+    """It passes `claimed` in the moment in which it starts: two moves on record."""
+    passed = (Stage.Status.CLAIMED, Stage.Status.RUNNING)
+    transitions.note_stage(stage, passed, {"attempt": attempt_of(stage)})
 
 
 def at_its_start(
@@ -161,28 +195,37 @@ def wait(held: Claim, stage: Stage, result: RunResult) -> None:
 def succeed(held: Claim, success: Success, adopt: Callable[[], None] | None = None) -> None:
     """Its end, the new pipe, and what a built-in command makes of its output."""
     with unit_of_work():
-        keep(held, lease_until=claims.lease_end(), **_new_pipe(success))
-        move_to_success(held, success, adopt)
+        message = Message()
+        kept = _ask_to_keep(message, held, lease_until=claims.lease_end(), **_new_pipe(success))
+        ended = ask_success(message, held, success)
+        message.send(last=adopt is None)
+        _must_keep(kept, held)
+        note_success(success, ended)
+        if adopt is not None:
+            adopt()
 
 
 def _new_pipe(success: Success | None) -> dict[str, Any]:
     return {} if success is None or success.pipe is None else {"pipe": success.pipe}
 
 
-def move_to_success(held: Claim, success: Success, adopt: Callable[[], None] | None = None) -> None:
-    """The stage's own end; joins a unit that has looked at, and locked, the pipeline's row."""
-    result = success.result
-    moved = transitions.move_stage(
+def ask_success(message: Message, held: Claim, success: Success) -> Answer[bool]:
+    """The stage's own end, after the pipeline's row in a message."""
+    return transitions.ask_stage(
+        message,
         success.stage,
         Stage.Status.SUCCEEDED,
         old=[Stage.Status.RUNNING],
         where=held.mine,
         changes=at_its_end(success),
-        facts=facts_of(result),
     )
-    _must(moved, success.stage)
-    if adopt is not None:
-        adopt()
+
+
+def note_success(success: Success, ended: Answer[bool]) -> None:
+    """Its event; ClaimLost where it did not move."""
+    _must(ended.value, success.stage)
+    facts = facts_of(success.result)
+    transitions.note_stage(success.stage, [Stage.Status.SUCCEEDED], facts)
 
 
 def at_its_end(success: Success) -> dict[str, Any]:
@@ -261,9 +304,24 @@ def pending_of(pipeline_ids: Collection[UUID]) -> dict[UUID, tuple[list[Stage], 
 
 def keep(held: Claim, **changes: Any) -> None:
     """Write into the pipeline's row under the claim; ClaimLost when it is gone."""
+    message = Message()
+    kept = _ask_to_keep(message, held, **changes)
+    message.send()
+    _must_keep(kept, held)
+
+
+def _ask_to_keep(message: Message, held: Claim, **changes: Any) -> Answer[bool]:
     where = {"pk": held.pipeline_id, "status": Pipeline.Status.RUNNING, **held.mine}
-    kept = rows.update(Pipeline, where=where, changes=changes)
-    transitions.must(kept, f"pipeline {held.pipeline_id}")
+    return message.update(Pipeline, where=where, changes=changes)
+
+
+def _must_keep(kept: Answer[bool], held: Claim) -> None:
+    transitions.must(kept.value, f"pipeline {held.pipeline_id}")
+
+
+def _must_both(kept: Answer[bool], moved: Answer[bool], held: Claim, stage: Stage) -> None:
+    _must_keep(kept, held)
+    _must(moved.value, stage)
 
 
 def _give_pipeline_back(held: Claim, status: Pipeline.Status, reason: str) -> None:

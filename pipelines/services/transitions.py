@@ -1,11 +1,12 @@
 """How a pipeline or a stage moves: one conditional UPDATE and one event, in the caller's unit.
 
-A move that finds its row no longer where it should be changes nothing and says so.
+A move that finds its row no longer where it should be changes nothing and says so. Moves that go
+together are asked for in one message (`ask_…`); whether they were there is known once it is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.db.models import Model
 from guards.types import Subject
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Pipeline, Stage
-from pipelines.services import rows
+from pipelines.services.rows import Answer, Message
 from pipelines.signals import pipeline_ended
 from teams.services import events
 
@@ -33,23 +34,31 @@ def move_pipeline(
     changes: Mapping[str, Any] | None = None,
     facts: Mapping[str, object] | None = None,
     actor: str = ACTOR,
-    before_note: Callable[[], None] | None = None,
 ) -> bool:
-    """Move a pipeline from one of `old` (and as `where` says) to `new`; False if not there.
+    """Move a pipeline from one of `old` (and as `where` says) to `new`; False if not there."""
+    message = Message()
+    moved = ask_pipeline(message, pipeline_id, new, old=old, where=where, changes=changes)
+    message.send()
+    if moved.value:
+        note_pipeline(pipeline_id, new, facts, actor)
+    return moved.value
 
-    `before_note` is what goes with the move and comes before it on record, such as the ends of its
-    last stages: the pipeline's row is locked before theirs, as everywhere.
-    """
-    moved = rows.update(
+
+def ask_pipeline(
+    message: Message,
+    pipeline_id: UUID,
+    new: Pipeline.Status,
+    *,
+    old: Collection[str],
+    where: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Answer[bool]:
+    """The same move as part of a message; its event is the caller's to note, once it was there."""
+    return message.update(
         Pipeline,
         where={"pk": pipeline_id, "status": old, **(where or {})},
         changes={"status": new, **(changes or {})},
     )
-    if moved and before_note is not None:
-        before_note()
-    if moved:
-        note_pipeline(pipeline_id, new, facts, actor)
-    return moved
 
 
 def note_pipeline(
@@ -73,20 +82,31 @@ def move_stage(
     changes: Mapping[str, Any] | None = None,
     facts: Mapping[str, object] | None = None,
     actor: str = ACTOR,
-    by_way_of: Stage.Status | None = None,
 ) -> bool:
-    """Move a stage from one of `old` (and as `where` says) to `new`; False when it is not there.
+    """Move a stage from one of `old` (and as `where` says) to `new`; False when it is not there."""
+    message = Message()
+    moved = ask_stage(message, stage, new, old=old, where=where, changes=changes)
+    message.send()
+    if moved.value:
+        note_stage(stage, [new], facts, actor)
+    return moved.value
 
-    `by_way_of` is a status it passes in the same moment: two moves on record, in one UPDATE.
-    """
-    moved = rows.update(
+
+def ask_stage(
+    message: Message,
+    stage: Stage,
+    new: Stage.Status,
+    *,
+    old: Collection[str],
+    where: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Answer[bool]:
+    """The same move as part of a message; its event is the caller's to note, once it was there."""
+    return message.update(
         Stage,
         where={"pk": stage.pk, "status": old, **(where or {})},
         changes={"status": new, **(changes or {})},
     )
-    if moved:
-        note_stage(stage, (by_way_of, new) if by_way_of else (new,), facts, actor)
-    return moved
 
 
 def note_stage(
@@ -116,6 +136,20 @@ def move_alike(
 
     The keys of those that were there; their events are the caller's to note.
     """
+    message = Message()
+    moved = ask_alike(message, model, wanted, old=old)
+    message.send()
+    return keys_of(moved)
+
+
+def ask_alike(
+    message: Message,
+    model: type[Model],
+    wanted: Moves,
+    *,
+    old: Collection[str],
+) -> list[Answer[set[Any]]]:
+    """The same moves as part of a message; `keys_of` tells which rows were there."""
     alike: list[tuple[tuple[Mapping[str, Any], Mapping[str, Any]], list[Any]]] = []
     for key, move in wanted.items():
         keys = next((keys for known, keys in alike if known == move), None)
@@ -123,11 +157,15 @@ def move_alike(
             alike.append((move, [key]))
         else:
             keys.append(key)
-    moved: set[Any] = set()
-    for (where, changes), keys in alike:
-        conditions = {"status": old, **where}
-        moved |= rows.update_several(model, keys, where=conditions, changes=changes)
-    return moved
+    return [
+        message.update_several(model, keys, where={"status": old, **where}, changes=changes)
+        for (where, changes), keys in alike
+    ]
+
+
+def keys_of(moved: Iterable[Answer[set[Any]]]) -> set[Any]:
+    """The keys of all rows that moved."""
+    return {key for one in moved for key in one.value}
 
 
 def must(moved: bool, what: str) -> None:

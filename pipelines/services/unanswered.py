@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from pipelines.models import Pipeline, Stage
 from pipelines.services import stages, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
+from pipelines.services.rows import Answer, KeyOf, Message
 from pipelines.services.stages import Success
 
 
@@ -26,7 +28,7 @@ def end(
     """End a pipeline whose success needs no mail, under this claim, in one transaction."""
     stage = reply or Stage.objects.get(pipeline_id=claim.pipeline_id, command=REPLY)
     with unit_of_work():
-        move_to_end(claim, reply=stage, after=after, adopt=adopt)
+        move_to_end(claim, reply=stage, after=after, adopt=adopt, last=adopt is None)
 
 
 def move_to_end(
@@ -35,35 +37,40 @@ def move_to_end(
     reply: Stage,
     after: Success | None = None,
     adopt: Callable[[], None] | None = None,
+    last: bool = False,
 ) -> None:
-    """The same in the caller's unit.
+    """The same in the caller's unit, whose `last` move this is, or not.
 
     `after` is the end of its last work stage, where that is not on record yet, with what a built-in
     command or a mission makes of it. `reply` is the reply's row.
     """
     now = timezone.now()
-
-    def end_stages() -> None:
-        if after is not None:
-            stages.move_to_success(claim, after, adopt)
-        moved = transitions.move_stage(
-            reply,
-            Stage.Status.SUCCEEDED,
-            old=[Stage.Status.PENDING],
-            changes={"started_at": now, "finished_at": now},
-            facts={"mail": False},
-        )
-        transitions.must(moved, f"the reply of pipeline {claim.pipeline_id}")
-
-    ended = transitions.move_pipeline(
+    message = Message()
+    moved = transitions.ask_pipeline(
+        message,
         claim.pipeline_id,
         Pipeline.Status.COMPLETED,
         old=[Pipeline.Status.RUNNING],
         where=claim.mine,
         changes={"finished_at": now, "lease_until": None, "current": reply.position},
-        before_note=end_stages,
     )
-    transitions.must(ended, f"pipeline {claim.pipeline_id}")
+    ended = None if after is None else stages.ask_success(message, claim, after)
+    left_out = transitions.ask_stage(
+        message,
+        reply,
+        Stage.Status.SUCCEEDED,
+        old=[Stage.Status.PENDING],
+        changes={"started_at": now, "finished_at": now},
+    )
+    message.send(last=last)
+    transitions.must(moved.value, f"pipeline {claim.pipeline_id}")
+    if after is not None and ended is not None:
+        stages.note_success(after, ended)
+    if adopt is not None:
+        adopt()
+    transitions.must(left_out.value, f"the reply of pipeline {claim.pipeline_id}")
+    transitions.note_stage(reply, [Stage.Status.SUCCEEDED], {"mail": False})
+    transitions.note_pipeline(claim.pipeline_id, Pipeline.Status.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +82,25 @@ class End:
     success: Success
 
 
-def move_several_to_end(ends: Sequence[End]) -> list[End]:
+def move_several_to_end(
+    ends: Sequence[End], *, then: Message | None = None, last: bool = False
+) -> list[End]:
     """The same for several, in the caller's unit; those whose claim was not lost.
 
-    ClaimLost where a stage was not as its pipeline says: nobody moves it but under that one's lock.
+    What `then` asks goes with it, after the ends. ClaimLost where a stage was not as its pipeline
+    says: nobody moves it but under that one's lock.
     """
     now = timezone.now()
-    held = _move_pipelines(ends, now)
-    work = {
-        one.success.stage.pk: (
-            one.claim.mine,
-            {"status": Stage.Status.SUCCEEDED, **stages.at_its_end(one.success)},
-        )
-        for one in held
-    }
-    moved = transitions.move_alike(Stage, work, old=[Stage.Status.RUNNING])
-    nothing_sent = {"status": Stage.Status.SUCCEEDED, "started_at": now, "finished_at": now}
-    replies: transitions.Moves = {one.reply.pk: ({}, nothing_sent) for one in held}
-    moved |= transitions.move_alike(Stage, replies, old=[Stage.Status.PENDING])
-    transitions.must(len(moved) == 2 * len(held), "a stage of several pipelines that ended")
+    message = Message()
+    pipelines = _ask_pipelines(message, ends, now)
+    stages_moved = _ask_stages(message, ends, now)
+    if then is not None:
+        message.add(then)
+    message.send(last=last)
+    there = transitions.keys_of(pipelines)
+    held = [one for one in ends if one.claim.pipeline_id in there]
+    complete = len(transitions.keys_of(stages_moved)) == 2 * len(held)
+    transitions.must(complete, "a stage of several pipelines that ended")
     for one in held:
         facts = stages.facts_of(one.success.result)
         transitions.note_stage(one.success.stage, [Stage.Status.SUCCEEDED], facts)
@@ -102,11 +109,29 @@ def move_several_to_end(ends: Sequence[End]) -> list[End]:
     return held
 
 
-def _move_pipelines(ends: Sequence[End], now: datetime) -> list[End]:
+def _ask_pipelines(message: Message, ends: Sequence[End], now: datetime) -> list[Answer[set[Any]]]:
     wanted = {}
     for one in ends:
         ended = {"finished_at": now, "lease_until": None, "current": one.reply.position}
         changes = {"status": Pipeline.Status.COMPLETED, **ended}
         wanted[one.claim.pipeline_id] = (one.claim.mine, changes)
-    moved = transitions.move_alike(Pipeline, wanted, old=[Pipeline.Status.RUNNING])
-    return [one for one in ends if one.claim.pipeline_id in moved]
+    return transitions.ask_alike(message, Pipeline, wanted, old=[Pipeline.Status.RUNNING])
+
+
+def _ask_stages(message: Message, ends: Sequence[End], now: datetime) -> list[Answer[set[Any]]]:
+    """The work stages and the replies of those whose pipeline has just ended under its claim."""
+    keys = [one.claim.pipeline_id for one in ends]
+    ended = {"pk": keys, "status": Pipeline.Status.COMPLETED}
+    nothing_sent = {"status": Stage.Status.SUCCEEDED, "started_at": now, "finished_at": now}
+    work: dict[Any, Any] = {}
+    replies: dict[Any, Any] = {}
+    for one in ends:
+        mine = one.claim.mine
+        under = {"pipeline": KeyOf(Pipeline, {**ended, **mine})}
+        changes = {"status": Stage.Status.SUCCEEDED, **stages.at_its_end(one.success)}
+        work[one.success.stage.pk] = ({**mine, **under}, changes)
+        replies[one.reply.pk] = (under, nothing_sent)
+    return [
+        *transitions.ask_alike(message, Stage, work, old=[Stage.Status.RUNNING]),
+        *transitions.ask_alike(message, Stage, replies, old=[Stage.Status.PENDING]),
+    ]

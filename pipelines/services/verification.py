@@ -35,6 +35,7 @@ from pipelines.exceptions import (
 )
 from pipelines.models import Command
 from pipelines.services import rows
+from pipelines.services.rows import Answer, Message
 from pipelines.types import CommandSpec, RunRule
 
 #: Seconds that a good answer may be old (invariant 13).
@@ -76,7 +77,7 @@ def find_runnable(name: str, *, planned_digest: str | None = None) -> tuple[Comm
     return runnable(found[0], planned_digest=planned_digest), found[0].digest
 
 
-def still_stands(spec: CommandSpec, digest: str) -> bool:
+def ask_whether_it_stands(message: Message, spec: CommandSpec, digest: str) -> Answer[bool]:
     """Whether the command that was looked at a moment ago is still the last one loaded, and valid.
 
     To be asked inside of the transaction that begins with it.
@@ -87,9 +88,8 @@ def still_stands(spec: CommandSpec, digest: str) -> bool:
         "highest_serial": spec.serial,
         "highest_digest": ("", digest),
     }
-    if _is_past(spec.valid_until, timezone.now()):
-        return False
-    return bool(rows.find_parts(Command, ("digest",), where=where))
+    is_past = _is_past(spec.valid_until, timezone.now())
+    return message.find_some(Command, where={**where, **({"pk": []} if is_past else {})})
 
 
 def signature_of(command: Command) -> str:

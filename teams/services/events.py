@@ -11,6 +11,8 @@ import rfc8785
 from django.db import connection, transaction
 from django.utils import timezone
 
+from guards.services import statements
+from guards.services.statements import Result, Statement
 from guards.services.units import Unit, current_unit
 from guards.types import Subject
 from teams import chain
@@ -56,18 +58,42 @@ def append_event(
 
 
 def append_collected(unit: Unit) -> LogHead | None:
-    """Write what the unit collected, under the lock on the head row, which is taken last.
+    """Have the unit end with what it collected, under the lock on the head row, taken last.
 
     Returns the new head, or None when nothing was collected.
     """
     drafts = [note for note in unit.notes if isinstance(note, EventDraft)]
     if not drafts:
         return None
-    old = _lock_head()
+    old = _held_head(unit) or _lock_head()
     rows, head = _chained(old, drafts)
-    _write(rows, head)
+    unit.last += _writing(rows, head)
     transaction.on_commit(lambda: _announce(old.seq + 1, head.seq), robust=True)
     return head
+
+
+def _held_head(unit: Unit) -> LogHead | None:
+    held = next((note for note in unit.notes if isinstance(note, LogHead)), None)
+    if held is not None:
+        unit.notes.remove(held)
+    return held
+
+
+def head_to_hold() -> Statement | None:
+    """What locks and reads the head, to go with the last statements of a unit; then `hold_head`.
+
+    None in a unit inside of another one, after which the outer one may lock more: the head is
+    locked last by everybody.
+    """
+    unit = current_unit()
+    return _head_statement() if unit is not None and not unit.depth else None
+
+
+def hold_head(found: Result) -> None:
+    """The open unit has the lock on the head: it need not ask again when it closes."""
+    unit = current_unit()
+    if unit is not None and found.rows:
+        unit.notes.append(LogHead(*found.rows[0]))
 
 
 def _refuse_too_long(draft: EventDraft) -> None:
@@ -137,13 +163,14 @@ def _lock_head() -> LogHead:
 
 
 def _locked() -> tuple[int, str] | None:
+    (found,) = statements.execute([_head_statement()])
+    return found.rows[0] if found.rows else None
+
+
+def _head_statement() -> Statement:
     statement = "SELECT seq, hash FROM teams_logposition WHERE id = 1"
-    if connection.features.has_select_for_update:
-        statement += " FOR UPDATE"
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        found: tuple[int, str] | None = cursor.fetchone()
-    return found
+    locks = connection.features.has_select_for_update
+    return Statement(f"{statement} FOR UPDATE" if locks else statement)
 
 
 _COLUMNS = (
@@ -152,8 +179,8 @@ _COLUMNS = (
 )
 
 
-def _write(rows: Sequence[tuple[Any, ...]], head: LogHead) -> None:
-    """The events and the new head; on PostgreSQL, which is a way off, in one statement.
+def _writing(rows: Sequence[tuple[Any, ...]], head: LogHead) -> list[Statement]:
+    """The events and the new head; on PostgreSQL in one statement.
 
     That one wakes the tailers too: PostgreSQL delivers it exactly when the events become visible.
     SQLite needs no word, its tailers watch `PRAGMA data_version`.
@@ -163,15 +190,11 @@ def _write(rows: Sequence[tuple[Any, ...]], head: LogHead) -> None:
     values = ", ".join([each] * len(rows))
     insert = f"INSERT INTO teams_event ({', '.join(_COLUMNS)}) VALUES {values}"  # noqa: S608
     events = [value for row in rows for value in row]
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            moved = f"WITH moved AS ({move} RETURNING pg_notify(%s, %s)::text)"
-            cursor.execute(
-                f"{moved} {insert}", [head.seq, head.hash, CHANNEL, str(head.seq), *events]
-            )
-        else:
-            cursor.execute(insert, events)
-            cursor.execute(move, [head.seq, head.hash])
+    if connection.vendor != "postgresql":
+        return [Statement(insert, events), Statement(move, [head.seq, head.hash])]
+    moved = f"WITH moved AS ({move} RETURNING pg_notify(%s, %s)::text)"
+    told = [head.seq, head.hash, CHANNEL, str(head.seq)]
+    return [Statement(f"{moved} {insert}", [*told, *events])]
 
 
 def _chained(old: LogHead, drafts: Sequence[EventDraft]) -> tuple[list[tuple[Any, ...]], LogHead]:

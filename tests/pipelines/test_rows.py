@@ -9,8 +9,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from guards.services.units import unit_of_work
+from pipelines.exceptions import ClaimLost
 from pipelines.models import Command, Pipeline, Stage
-from pipelines.services import rows
+from pipelines.services import rows, transitions
+from teams.models import Event
+from teams.services import events, verification
 from tests.pipelines.factories import MessageFactory, PipelineFactory, StageFactory
 
 pytestmark = pytest.mark.django_db
@@ -119,3 +122,161 @@ def test_parts_are_found_page_by_page_and_by_a_value_that_is_there(db):
     assert found(where={"status": "planned"}, limit=2, skip=1) == pipelines[1:3]
     assert found(where={"lease_until": rows.PRESENT}) == [pipelines[at] for at in (0, 2, 3)]
     assert found(where={"lease_until": rows.PRESENT, "status": "queued"}) == []
+
+
+# --- several in one message -----------------------------------------------------------------------
+
+AWKWARD = {
+    "data": ["a; b", "100% of %s, %(x)s", "it's \"quoted\" \\ 'twice''", "é 😀 \u2028", "--"]
+}
+
+
+def test_a_message_answers_each_statement_in_its_order(db):
+    pipeline, other = PipelineFactory(fence=1), PipelineFactory(fence=2)
+    stage = StageFactory(pipeline=pipeline, position=1, command="a; %s 'b'")
+    message = rows.Message()
+    before = message.find(Pipeline, where={"pk": pipeline.pk})
+    moved = message.update(Pipeline, where={"pk": pipeline.pk}, changes={"pipe": AWKWARD})
+    in_vain = message.update(Pipeline, where={"pk": other.pk, "fence": 1}, changes={"fence": 9})
+    several = message.update_several(
+        Pipeline, [pipeline.pk, other.pk], where={"fence": 2}, changes={"error": "; %s '"}
+    )
+    parts = message.find_parts(Stage, ("command",), where={"command": "a; %s 'b'"})
+    after = message.find(Pipeline, where={"pk": pipeline.pk})
+    is_there = message.find_some(Pipeline, where={"pk": other.pk, "error": "; %s '"})
+    is_gone = message.find_some(Pipeline, where={"pk": []})
+
+    message.send()
+
+    assert (before.value[0].pipe, after.value[0].pipe) == (pipeline.pipe, AWKWARD)
+    assert (moved.value, in_vain.value, several.value) == (True, False, {other.pk})
+    assert (parts.value, parts.value[0].command) == ([stage], "a; %s 'b'")
+    assert (is_there.value, is_gone.value) == (True, False)
+    assert (Pipeline.objects.get(pk=other.pk).error, Stage.objects.get().pipeline) == (
+        "; %s '",
+        pipeline,
+    )
+
+
+def test_a_message_is_asked_once_and_what_was_added_comes_after_its_own(db):
+    pipeline = PipelineFactory(fence=1)
+    message, more = rows.Message(), rows.Message()
+    later = more.find(Pipeline, where={"fence": 2})
+    message.update(Pipeline, where={"fence": 1}, changes={"fence": 2})
+    message.add(more)
+    message.send()
+    message.send()
+    assert later.value == [pipeline]
+    pipeline.refresh_from_db()
+    assert pipeline.fence == 2
+
+
+def test_an_answer_is_not_there_before_its_message_is_sent(db):
+    asked = rows.Message().find(Pipeline, where={})
+    with pytest.raises(AssertionError, match="not sent"):
+        _ = asked.value
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_finds_no_row_in_the_middle_takes_back_what_moved_around_it():
+    pipeline = PipelineFactory(fence=3)
+    first = StageFactory(pipeline=pipeline, position=1)
+    second = StageFactory(pipeline=pipeline, position=2, status="cancelled")
+    third = StageFactory(pipeline=pipeline, position=3)
+
+    with pytest.raises(ClaimLost), unit_of_work():
+        message = rows.Message()
+        asked = [
+            transitions.ask_stage(
+                message, stage, Stage.Status.SUCCEEDED, old=[Stage.Status.PENDING]
+            )
+            for stage in (first, second, third)
+        ]
+        message.send(last=True)
+        assert [one.value for one in asked] == [True, False, True]
+        for one in asked:
+            transitions.must(one.value, "a stage")
+
+    assert [*Stage.objects.order_by("position").values_list("status", flat=True)] == [
+        *("pending", "cancelled", "pending")
+    ]
+    assert not Event.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_the_database_refuses_in_the_middle_takes_back_what_moved_before():
+    pipeline = PipelineFactory()
+    stage = StageFactory(pipeline=pipeline, position=1)
+    StageFactory(pipeline=pipeline, position=2)
+    mine = {"pk": stage.pk}
+
+    with pytest.raises(IntegrityError), unit_of_work():
+        message = rows.Message()
+        message.update(Pipeline, where={"pk": pipeline.pk}, changes={"fence": 7})
+        message.update(Stage, where=mine, changes={"position": 2})
+        message.update(Stage, where=mine, changes={"attempt": 7})
+        message.send(last=True)
+
+    pipeline.refresh_from_db()
+    stage.refresh_from_db()
+    assert (pipeline.fence, stage.attempt) == (0, 0)
+
+
+def test_a_row_moves_under_the_row_that_its_key_points_to_and_no_other(db):
+    held, lost = (
+        PipelineFactory(fence=1, claimed_by="me"),
+        PipelineFactory(fence=2, claimed_by="you"),
+    )
+    mine, theirs = (StageFactory(pipeline=one, position=1) for one in (held, lost))
+    under = rows.KeyOf(Pipeline, {"pk": [held.pk, lost.pk], "fence": 1, "claimed_by": "me"})
+
+    message = rows.Message()
+    message.update(Pipeline, where={"pk": held.pk, "fence": 1}, changes={"status": "running"})
+    moved = message.update_several(
+        Stage,
+        [mine.pk, theirs.pk],
+        where={"pipeline": rows.KeyOf(Pipeline, {**under.where, "status": "running"})},
+        changes={"status": "succeeded"},
+    )
+    message.send()
+
+    assert moved.value == {mine.pk}
+    theirs.refresh_from_db()
+    assert theirs.status == "pending"
+
+
+# --- the head of the log with the last message ----------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_head_that_went_with_the_last_message_is_the_one_that_is_linked_to():
+    stages = [StageFactory(pipeline=PipelineFactory(), position=1) for _ in range(3)]
+    for stage in stages:
+        with unit_of_work():
+            message = rows.Message()
+            moved = transitions.ask_stage(
+                message, stage, Stage.Status.CANCELLED, old=[Stage.Status.PENDING]
+            )
+            message.send(last=True)
+            transitions.must(moved.value, "a stage")
+            transitions.note_stage(stage, [Stage.Status.CANCELLED])
+
+    assert [*Event.objects.order_by("seq").values_list("seq", flat=True)] == [1, 2, 3]
+    assert verification.verify().ok
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_head_is_asked_for_by_itself_after_a_message_of_an_inner_unit():
+    """What the outer one may still lock comes before the head, as everywhere."""
+    stage = StageFactory(pipeline=PipelineFactory(), position=1)
+    with unit_of_work() as unit:
+        with unit_of_work():
+            assert events.head_to_hold() is None
+            message = rows.Message()
+            message.update(Stage, where={"pk": stage.pk}, changes={"attempt": 1})
+            message.send(last=True)
+        assert unit.notes == []
+        assert events.head_to_hold() is not None
+        transitions.note_stage(stage, [Stage.Status.CANCELLED])
+    assert events.head_to_hold() is None, "no unit is open"
+    assert verification.verify().ok
