@@ -35,6 +35,7 @@ from pipelines.services import (
 from pipelines.services.claims import Claim, SeveralTaken
 from pipelines.services.readying import BUILT_IN, Work
 from pipelines.services.rows import Answer, Message
+from pipelines.services.turn import Turn
 from pipelines.types import CommandSpec
 
 log = structlog.get_logger(__name__)
@@ -167,7 +168,7 @@ class BeforeSeveral:
             if key not in self._stands:
                 asked = (self.message, one.work.spec, stage.digest)
                 self._stands[key] = verification.ask_whether_it_stands(*asked)
-        self.turn = claims.Turn(self.message)
+        self.turn = Turn(self.message)
 
     def standing(self) -> list[Looked]:
         """Those whose command is still the one that was looked at."""
@@ -193,7 +194,7 @@ def begin_several(
         pk: {"current": one.due[0].position, "files_at": now} for pk, one in standing.items()
     }
     pipelines = [one.pipeline for one in standing.values()]
-    taken = claims.take_several(message, pipelines, turn=asked.turn, changes=changes)
+    taken = claims.take_several(message, pipelines, held=asked.turn, changes=changes)
     started = _ask_first_stages(message, taken, standing)
     message.send(last=True)
     held = taken.hold()

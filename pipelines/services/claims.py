@@ -15,16 +15,14 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from django.utils import timezone
 
 from guards import process
-from guards.services.statements import Statement
 from guards.services.units import unit_of_work
-from pipelines import write_sets
-from pipelines.models import ExecutorTurn, Mission, Pipeline, Stage
-from pipelines.services import rows, transitions
+from pipelines.models import Pipeline, Stage
+from pipelines.services import rows, transitions, turn
 from pipelines.services.rows import Answer, KeyOf, Message
+from pipelines.services.turn import Turn
 
 #: How long a claim holds without being renewed, and how often it is renewed.
 LEASE = timedelta(seconds=90)
@@ -34,9 +32,6 @@ _PAGE = 20
 _ALL_BUT_THE_PIPE = tuple(
     field.attname for field in Pipeline._meta.concrete_fields if field.name != "pipe"
 )
-
-#: The same row that `ExecutorTurn.take` waits for.
-_TURN = Statement("SELECT id FROM pipelines_executorturn WHERE id = 1 FOR UPDATE")
 
 #: What somebody else may call a pipeline that this worker has in hand.
 _TAKEN_AWAY = frozenset({Pipeline.Status.CANCELLED, Pipeline.Status.INTERRUPTED})
@@ -76,34 +71,6 @@ def lease_end() -> datetime:
     return timezone.now() + LEASE
 
 
-class Turn:
-    """The executor's turn, and what runs while it is held: asked for in a message, then known.
-
-    Whoever has it claims alone, until the transaction ends. SQLite's own lock does that there.
-    """
-
-    def __init__(self, message: Message) -> None:
-        self._taken: Answer[bool] | None = None
-        if connection.features.has_select_for_update:
-            self._taken = message.ask(_TURN, lambda result: bool(result.rows))
-        self._sets = _ask_running(message)
-
-    @property
-    def write_sets(self) -> list[list[str]]:
-        """One for each pipeline that a worker holds, as `_running_write_sets`."""
-        if self._taken is None or self._taken.value:
-            return [one.write_set for one in self._sets.value]
-        ExecutorTurn.take()  # there was no row to wait for
-        return _running_write_sets()
-
-
-def _turn() -> Turn:
-    message = Message()
-    turn = Turn(message)
-    message.send()
-    return turn
-
-
 def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     """Take a due pipeline, when its turn has come; else leave it queued and return None.
 
@@ -112,13 +79,13 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
     """
     with unit_of_work():
         message = Message()
-        turn = Turn(message)
+        held = Turn(message)
         found = message.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
         message.send()
         if not found.value:
             return None
         pipeline = found.value[0]
-        hindrance = _hindrance(pipeline, turn.write_sets)
+        hindrance = _hindrance(pipeline, held.write_sets)
         if hindrance:
             transitions.move_pipeline(
                 pipeline_id,
@@ -160,14 +127,18 @@ def take_looked_at(
     Joins the caller's unit. None where its turn has not come. `changes` are more for its row, in
     the same move.
     """
-    return None if _hindrance(pipeline, _turn().write_sets) else _taking(message, pipeline, changes)
+    return (
+        None
+        if _hindrance(pipeline, turn.take().write_sets)
+        else _taking(message, pipeline, changes)
+    )
 
 
 def take_several(
     message: Message,
     pipelines: Sequence[Pipeline],
     *,
-    turn: Turn,
+    held: Turn,
     changes: Mapping[UUID, Mapping[str, Any]],
 ) -> SeveralTaken:
     """Ask for those of several whose turn has come, to be had where they are still as they were.
@@ -175,13 +146,13 @@ def take_several(
     Joins the caller's unit. `changes` are more for each row, in the same move. Two of them whose
     write sets meet are not both taken.
     """
-    sets = turn.write_sets
+    sets = held.write_sets
     taken: dict[UUID, tuple[Claim, dict[str, Any]]] = {}
     holder, now = process.this_process(), timezone.now()
     for pipeline in pipelines:
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             break
-        if not _meets(pipeline.pk, pipeline.write_set, sets):
+        if not turn.meets(pipeline.pk, pipeline.write_set, sets):
             sets.append(pipeline.write_set)
             claim = Claim(pipeline.pk, holder, pipeline.fence + 1, pipeline)
             taken[pipeline.pk] = (claim, _at_its_claim(claim, pipeline, changes[pipeline.pk], now))
@@ -216,14 +187,14 @@ def claim_next(*, begun: bool = True) -> Claim | None:
     """
     with unit_of_work():
         message = Message()
-        turn = Turn(message)
+        held = Turn(message)
         oldest = _ask_oldest(message, begun=begun)
         message.send()
-        sets = turn.write_sets
+        sets = held.write_sets
         if len(sets) >= settings.PIPELINE_CONCURRENCY:
             return None
         for pipeline in _rows_in_pages(oldest.value, begun=begun):
-            if not _meets(pipeline.pk, pipeline.write_set, sets):
+            if not turn.meets(pipeline.pk, pipeline.write_set, sets):
                 return _taken(pipeline)
     return None
 
@@ -244,8 +215,8 @@ def free_for(count: int, *, but: Collection[UUID] = ()) -> list[UUID]:
     found: list[UUID] = []
     for pipeline in _in_pages(begun=True, size=max(count, 1)):
         if pipeline.write_set:
-            sets = _running_write_sets(but) if sets is None else sets
-            if _meets(pipeline.pk, pipeline.write_set, sets):
+            sets = turn.running_write_sets(but) if sets is None else sets
+            if turn.meets(pipeline.pk, pipeline.write_set, sets):
                 continue
             sets.append(pipeline.write_set)
         found.append(pipeline.pk)
@@ -340,7 +311,7 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     Without `begun` only those that no worker has looked at.
     """
     message = Message()
-    running = _ask_running(message)
+    running = turn.ask_running(message)
     first = _ask_page(message, begun=begun)
     message.send()
     sets = [one.write_set for one in running.value]
@@ -348,7 +319,7 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return found
     for pipeline in _in_pages(begun=begun, first=first.value):
-        if not _meets(pipeline.pk, pipeline.write_set, sets):
+        if not turn.meets(pipeline.pk, pipeline.write_set, sets):
             found.append(pipeline.pk)
             sets.append(pipeline.write_set)
             if len(sets) >= settings.PIPELINE_CONCURRENCY:
@@ -412,49 +383,10 @@ def _ask_page(
     )
 
 
-def _running_write_sets(but: Collection[UUID] = ()) -> list[list[str]]:
-    """One set for each pipeline that a worker holds, but for those."""
-    message = Message()
-    running = _ask_running(message)
-    message.send()
-    return [one.write_set for one in running.value if one.pk not in but]
-
-
-def _ask_running(message: Message) -> Answer[list[Pipeline]]:
-    """The pipelines that a worker holds, with their write sets.
-
-    One without a lease holds none: only its reply is still on its way.
-    """
-    where = {"status": Pipeline.Status.RUNNING, "lease_until": rows.PRESENT}
-    return message.find_parts(Pipeline, ("write_set",), where=where)
-
-
-def _kept_write_sets() -> list[tuple[UUID, list[str]]]:
-    """What open missions may still change, by pipeline: also of one that waits for a person.
-
-    A mission keeps only its own set, and not when an operator has released it (W16).
-    """
-    open_ones = Mission.objects.filter(status=Mission.Status.OPEN, released_at__isnull=True)
-    return list(open_ones.values_list("pipeline_id", "write_set"))
-
-
-def _meets(
-    pipeline_id: UUID,
-    write_set: list[str],
-    running: list[list[str]],
-) -> bool:
-    """Whether somebody else may change what this pipeline may change."""
-    if not write_set:
-        return False
-    kept = (paths for holder, paths in _kept_write_sets() if holder != pipeline_id)
-    others = [*running, *kept]
-    return any(write_sets.overlap(write_set, other) for other in others)
-
-
 def _hindrance(pipeline: Pipeline, sets: list[list[str]]) -> str:
     """Why a pipeline must wait, or "". `sets` are read under the executor's turn: they are true."""
     if len(sets) >= settings.PIPELINE_CONCURRENCY:
         return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
-    if _meets(pipeline.pk, pipeline.write_set, sets):
+    if turn.meets(pipeline.pk, pipeline.write_set, sets):
         return "another pipeline changes the same files"
     return ""
