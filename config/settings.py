@@ -33,16 +33,12 @@ if not SECRET_KEY:
 
 # Shows tracebacks in the browser. Never in front of people.
 DEBUG = env.bool("DEBUG", default=False)
-
 # A word beside the operator's name in the console, such as `demo` or `staging`. Empty: none.
 ENVIRONMENT_LABEL = env.str("ENVIRONMENT_LABEL", default="")
-
 # Host names this installation answers to.
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-
 # Origins that may POST through a TLS proxy, such as https://countersign.example.
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
-
 # Whether people reach the console over HTTPS: then cookies are secure and HSTS is sent.
 HTTPS = env.bool("HTTPS", default=False)
 
@@ -260,13 +256,15 @@ ACKNOWLEDGE_AFTER_SECONDS = env.int("ACKNOWLEDGE_AFTER_SECONDS", default=0)
 
 # The Claude Code program, as a name or a full path.
 CLAUDE_BINARY = env.str("CLAUDE_BINARY", default="claude")
-# Secret reference of the API key that workers use. They get this key and no other.
+# Secret reference of the API key that workers' requests carry. No worker gets it itself.
 CLAUDE_API_KEY_REF = env.str("CLAUDE_API_KEY_REF", default="claude-api-key")
-# Where workers reach the Messages API. Empty: Anthropic's own address.
+# Where the Messages API is. Empty: Anthropic's own address.
 CLAUDE_BASE_URL = env.str("CLAUDE_BASE_URL", default="")
+# What models' tokens cost, as JSON (docs/workers.md): with it we count what a worker costs ourselves.
+CLAUDE_PRICES = env.str("CLAUDE_PRICES", default="")
 # Which model workers use. Empty: the program's own choice.
 CLAUDE_MODEL = env.str("CLAUDE_MODEL", default="")
-# Hosts (HOST or HOST:PORT) that workers may reach beside the Messages API and our MCP server.
+# Hosts (HOST or HOST:PORT) that workers may reach beside their model and our MCP server.
 CLAUDE_ALLOWED_HOSTS = env.list("CLAUDE_ALLOWED_HOSTS", default=[])
 # `required` starts no worker with tools of its own outside a bubblewrap sandbox. `off` does, and is
 # warned about: such a worker can read and write whatever this account can.

@@ -13,6 +13,7 @@ from guards.types import HOUSE_CHECKS
 from pipelines import safe_lists
 from pipelines.exceptions import OptionNotAllowed
 from pipelines.runners.claude import destinations, sandbox
+from pipelines.runners.claude.broker import prices, upstream
 from pipelines.services.claims import LEASE, RENEW_EVERY
 from pipelines.services.planning import CLAUDE
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
@@ -134,6 +135,23 @@ def worker_doors(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         )
         for place in own
     ]
+
+
+@register(HOUSE_CHECKS)
+def worker_model(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """The Messages API has an address, and prices are prices: no worker starts otherwise."""
+    try:
+        upstream.check()
+        prices.declared()
+    except InvalidInput as error:
+        return [
+            Error(
+                f"{error.detail}, so no worker starts.",
+                hint=f"Correct {error.field} (docs/workers.md).",
+                id="pipelines.E010",
+            )
+        ]
+    return []
 
 
 @register(HOUSE_CHECKS)

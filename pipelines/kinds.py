@@ -28,6 +28,7 @@ PIPELINES = {
     "mission.reflected": "A look back at round {round}: {recommendation}.",
     "mission.round": "Round {round} of {command} begins.",
     "mission.cost": "A run of {command} cost {usd} USD.",
+    "mission.cost-unknown": "Nobody knows what a run of {command} cost: at least {usd} USD.",
     "mission.closed": "The mission was closed with a result that passed.",
     "mission.failed": "The mission failed: {reason}.",
     "mission.escalated": "The mission needs a person: {reason}.",

@@ -75,7 +75,7 @@ def _api_key() -> Iterator[Finding]:
     try:
         secrets.resolve(settings.CLAUDE_API_KEY_REF)
     except CountersignError as problem:
-        remedy = "Make CLAUDE_API_KEY_REF resolve: it is the one key that workers get."
+        remedy = "Make CLAUDE_API_KEY_REF resolve: workers' requests carry it."
         yield fault("claude API key", problem.detail, remedy)
     else:
         yield ok("claude API key", "resolves")
@@ -156,7 +156,9 @@ def _budgets() -> Iterator[Finding]:
         said = f"one run of {', '.join(dear)} may cost more than a day's budget ({smallest:g} USD)"
         yield warning("budgets", said, "Sign a smaller max_usd, or raise the daily budgets.")
     else:
-        yield ok("budgets", ", ".join(f"{name}={usd:g}" for name, usd in limits.items()))
+        by = "counted by CLAUDE_PRICES" if settings.CLAUDE_PRICES else "as the program counts it"
+        said = ", ".join(f"{name}={usd:g}" for name, usd in limits.items())
+        yield ok("budgets", f"{said}; {by}")
 
 
 LOOKS: tuple[Look, ...] = (

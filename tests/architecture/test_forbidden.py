@@ -29,6 +29,7 @@ SPEAKS = (
     "config/management/commands/up.py",
     "guards/queue/wakeup.py",
     "guards/process/",
+    "pipelines/runners/claude/broker/upstream.py",
     "pipelines/runners/claude/egress.py",
     "pipelines/runners/claude/reception.py",
 )

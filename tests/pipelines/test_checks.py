@@ -54,6 +54,14 @@ def test_doors_that_no_worker_can_have_or_that_lead_home_are_named(settings):
     assert ids(checks.worker_doors(None)) == ["pipelines.E008"]
 
 
+@pytest.mark.parametrize(("name", "value"), [("CLAUDE_BASE_URL", "x"), ("CLAUDE_PRICES", "[1]")])
+def test_a_model_that_could_not_be_asked_is_named(settings, name, value):
+    assert checks.worker_model(None) == []
+    setattr(settings, name, value)
+    (found,) = checks.worker_model(None)
+    assert (found.id, name in found.hint) == ("pipelines.E010", True)
+
+
 def test_two_owners_are_named(settings):
     settings.OWNER_FINGERPRINT = "A" * 40
     settings.OWNER_HANDLE = "ada"

@@ -21,8 +21,11 @@ from guards.exceptions import ProcessFailed
 from pipelines import snapshots
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import destinations, sandbox, seccomp
+from pipelines.runners.claude.broker import Broker
 from pipelines.runners.claude.destinations import Destination, Place
 from pipelines.runners.claude.sandbox import Walls
+from tests.pipelines import brokers
+from tests.pipelines.brokers import KEY, WORD, Api, request
 from tests.servers.presence import require_binaries
 
 pytestmark = [pytest.mark.fault("W14", "sister-33"), pytest.mark.invariant(15)]
@@ -33,9 +36,9 @@ def bubblewrap() -> None:
     require_binaries("bwrap")
 
 
-def inside(script: str, walls: Walls, **environment: str) -> str:
+def inside(script: str, walls: Walls, *, broker: Broker | None = None, **environment: str) -> str:
     """What a shell says inside: its output, or its exit code where it fails."""
-    with sandbox.start(walls, ["/bin/bash", "-c", script]) as begun:
+    with sandbox.start(walls, ["/bin/bash", "-c", script], broker=broker) as begun:
         ended = process.run(
             begun.argv,
             timeout=20,
@@ -282,6 +285,40 @@ def test_many_connections_at_once_are_all_served(place, listener):
     script = f"for n in $(seq 100); do ({ask('127.0.0.1', port)}; echo) & done; wait"
     said = inside(script, Walls(place, readable=(place,), doors=doors))
     assert said.count("reached: hello") == 100
+
+
+#: Everything that a worker can read of itself and its surroundings, as one text.
+_ALL_IT_READS = (
+    "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/net/* 2>/dev/null | tr '\\0' '\\n';"
+    "grep -rs . /etc /run /tmp /dev/shm . --devices=skip; true"
+)
+
+
+@pytest.mark.fault("sister-35")
+def test_the_key_of_its_model_is_nowhere_inside_and_its_word_asks_for_it(place, settings):
+    (place / "file").write_text("of the workplace")
+    model = {"ANTHROPIC_API_KEY": WORD, "ANTHROPIC_BASE_URL": destinations.MODEL_URL}
+    walls = Walls(place, readable=(place,), doors=(destinations.MODEL,))
+    host, port = destinations.MODEL.address, destinations.MODEL.place.port
+    asks = f'exec 3<>/dev/tcp/{host}/{port} && printf %s "$REQUEST" >&3 && cat <&3'
+    with Api() as api:
+        settings.CLAUDE_BASE_URL = api.url
+
+        def said(script: str, **environment: str) -> str:
+            desk = brokers.made()
+            return inside(script, walls, broker=desk, **model, **environment)
+
+        read = said(_ALL_IT_READS)
+        assert WORD in read and "of the workplace" in read
+        assert KEY not in read
+        assert KEY in said(_ALL_IT_READS, OF_ANOTHER_KIND=KEY)  # the control
+        answer = said(asks, REQUEST=request().decode())
+        assert answer.startswith("HTTP/1.1 200 OK")
+        assert KEY not in answer
+        assert said(asks, REQUEST=request(word="x").decode()).startswith("HTTP/1.1 401")
+        assert [KEY.encode() in head for head, _ in api.asked] == [True]
+        real = api.url.removeprefix("http://").split(":")
+        assert said(ask(real[0], int(real[1]))) == "!1"
 
 
 @pytest.mark.skipif(seccomp.program() is None, reason="an architecture without a filter")

@@ -157,6 +157,10 @@ def _interrupt(workshop: Workshop, pipeline: str) -> None:
 _TRY = "({command}) >/dev/null 2>&1 && echo {name}; true"
 
 
+#: A pattern of the key that does not match the command line that it stands in.
+_UNLIKE_ITSELF = f"[{FAKE_KEY[0]}]{FAKE_KEY[1:]}"
+
+
 def _attempts(workshop: Workshop, other: Path) -> str:
     """Everything that a worker must not be able to do, as one command line."""
     web = workshop.url.split("/")[2].replace("127.0.0.1:", "")
@@ -167,6 +171,10 @@ def _attempts(workshop: Workshop, other: Path) -> str:
         "database": f"cat {workshop.home}/countersign.sqlite3",
         "data": f"ls {os.environ['DATA_DIR']}",
         "missions": f"cat {workshop.home}/missions/*/changed.json",
+        "key": f"/bin/grep -qs '{_UNLIKE_ITSELF}' /proc/[0-9]*/environ /proc/[0-9]*/cmdline",
+        "own-key": f"/bin/grep -qs '{_UNLIKE_ITSELF}' /proc/self/environ /proc/$PPID/environ",
+        "key-in-files": f"/bin/grep -rqs '{_UNLIKE_ITSELF}' /etc /run /tmp ~ {workshop.home}",
+        "word": "/bin/grep -qs 'ANTHROPIC_API_KEY=.' /proc/[0-9]*/environ",
         "shadow": "cat /etc/shadow",
         "home": "ls /root/.bashrc",
         "parent": f"cat /proc/{os.getpid()}/environ",
@@ -237,7 +245,7 @@ def outsider(workshop) -> Iterator[None]:
 def test_a_worker_that_tries_everything_gets_what_its_contract_gives_and_nothing_else(
     workshop, outsider
 ):
-    assert came_through(workshop) == {"allowed-write", "allowed-door"}
+    assert came_through(workshop) == {"allowed-write", "allowed-door", "word"}
     assert not {"evil"} & {
         tool.split("__")[1] for tool in workshop.api.turns[0].tools if "__" in tool
     }
@@ -250,7 +258,9 @@ def test_the_same_worker_without_walls_gets_at_everything(workshop, outsider):
     workshop.settings.CLAUDE_SANDBOX = "off"
     got = came_through(workshop)
     assert {"key-file", "secret", "other-project", "database", "parent", "loopback"} <= got
-    assert {"write-project", "write-hook", "pipe", "rights"} <= got
+    assert {"write-project", "write-hook", "pipe", "rights", "key-in-files", "word"} <= got
+    assert "own-key" not in got
+    assert {request.key for request in workshop.api.requests} == {FAKE_KEY}
 
 
 @pytest.mark.one_database
@@ -283,3 +293,81 @@ def test_a_worker_edits_and_returns_files_of_its_pipelines_directory(workshop):
     assert result.ok, result
     assert json.loads(result.output) == {"data": {"pages": 1}, "files": [{"path": "02-report.txt"}]}
     assert Path(path).read_text() == "the report"
+
+
+# --- What it costs --------------------------------------------------------------------------------
+
+#: A shell's words to ask its model behind the client's back; the client's own variables have both.
+_BEHIND_ITS_BACK = r"""
+of_the_client() { cat /proc/[0-9]*/environ | tr '\0' '\n' | sed -n "s/^$1=//p" | head -1; }
+word=$(of_the_client ANTHROPIC_API_KEY)
+door=$(of_the_client ANTHROPIC_BASE_URL | sed 's,http://,/dev/tcp/,;s,:\([0-9]*\)$,/\1,')
+exec 3<>$door
+line() { printf '%s\r\n' "$1" >&3; }
+line 'POST /v1/messages HTTP/1.1'; line 'Host: x'; line "X-Api-Key: $word"
+line 'Content-Length: 28'; line ''; printf '{"model":"m","messages":[]} ' >&3
+cat <&3
+"""
+
+
+def kinds_of(mission: Mission) -> list[str]:
+    """What is on record about its cost."""
+    told = mission.events.filter(kind__startswith="cost").order_by("pk")
+    return list(told.values_list("kind", flat=True))
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("command", ["true", _BEHIND_ITS_BACK])
+def test_what_a_worker_asks_for_behind_its_clients_back_makes_its_cost_unknown(workshop, command):
+    result, mission = workshop.run(
+        shell(command), hands_in(output="done"), tools=["Bash"], budget={"rounds": 1, "max_usd": 2}
+    )
+    assert result.ok, result
+    is_honest = command == "true"
+    assert ("HTTP/1.1 200 OK" in workshop.told()[0]) is not is_honest
+    assert kinds_of(mission) == (["cost"] if is_honest else ["cost-unknown"])
+    assert counted(mission) == (float(mission.usd) if is_honest else 2)
+    facts = mission.events.get(kind__startswith="cost").facts
+    assert facts["tokens"]["input"] == len(workshop.api.requests) * 1000
+    assert len(workshop.api.requests) == len(workshop.api.turns) + (0 if is_honest else 1)
+
+
+@pytest.mark.one_database
+def test_tokens_are_compared_over_all_rounds_of_a_session(workshop):
+    again = hands_in(verdict="fail", output=...), say("Not yet."), reads(), hands_in()
+    result, mission = workshop.run(*again)
+    assert result.ok, result
+    assert kinds_of(mission) == ["cost", "cost"]
+
+
+#: 0.3 USD for each turn of the stand-in's model.
+_DEAR = {"": {"input": 100, "output": 400, "cache_write": 100, "cache_read": 10}}
+
+
+@pytest.mark.one_database
+def test_where_prices_are_declared_our_own_count_is_what_it_cost(workshop):
+    workshop.settings.CLAUDE_PRICES = json.dumps(_DEAR)
+    result, mission = workshop.run(hands_in(output="done"), budget={"rounds": 1, "max_usd": 2})
+    assert result.ok, result
+    assert float(mission.usd) == result.usage["usd"] == pytest.approx(0.6)
+    assert (kinds_of(mission), counted(mission)) == (["cost"], pytest.approx(0.6))
+
+
+@pytest.mark.one_database
+def test_a_worker_that_has_cost_its_budget_by_our_own_count_is_stopped(workshop):
+    """The client believes that it is far from it."""
+    workshop.settings.CLAUDE_PRICES = json.dumps(_DEAR)
+    script, budget = endless(SHOW), {"rounds": 2, "max_usd": 0.5}
+    error, _, retriable = failure_of(workshop, script, budget=budget)
+    assert (error, retriable) == ("the worker reached its budget", False)
+    mission = Mission.objects.get()
+    assert (len(workshop.api.turns), float(mission.usd)) == (2, pytest.approx(0.6))
+    assert (kinds_of(mission), counted(mission)) == (["cost"], pytest.approx(0.6))
+
+
+@pytest.mark.one_database
+def test_a_worker_that_never_asked_its_model_has_cost_nothing(workshop):
+    workshop.settings.CLAUDE_BINARY = "/bin/false"
+    failure_of(workshop, endless(SHOW))
+    mission = Mission.objects.get()
+    assert (kinds_of(mission), counted(mission)) == (["cost"], 0)

@@ -17,9 +17,6 @@ from django.conf import settings
 
 from guards.exceptions import InvalidInput
 
-#: Where the Messages API is when CLAUDE_BASE_URL is empty.
-MESSAGES_API = "https://api.anthropic.com"
-
 _LOOPBACK = "127.0.0.1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LABEL = r"[a-z0-9_]([a-z0-9_-]*[a-z0-9])?"
@@ -46,6 +43,12 @@ class Destination:
     path: str = ""
 
 
+#: The door at which the broker answers: it leads nowhere else.
+MODEL = Destination(Place("127.2.0.1", 8080), "127.2.0.1")
+#: What a worker behind walls finds there.
+MODEL_URL = f"http://{MODEL.address}:{MODEL.place.port}"
+
+
 def of_url(url: str, *, field: str) -> Place:
     """The place that a URL names; InvalidInput when it is none that a worker could reach."""
     parts = urlsplit(url)
@@ -67,20 +70,22 @@ def declared(entry: str) -> Place:
 
 
 def allowed(server_urls: Iterable[str]) -> tuple[Destination, ...]:
-    """All a worker may reach: the Messages API, its MCP servers, and what the settings declare.
+    """All a worker may reach: the broker, its MCP servers, and what the settings declare.
 
     Of the server that is ours only MCP_URL's path, unless its port is declared as well: what else
     listens there is for people. Of a server behind TLS nothing can be told apart.
     """
     wide = [
-        of_url(settings.CLAUDE_BASE_URL or MESSAGES_API, field="CLAUDE_BASE_URL"),
         *(of_url(url, field="mcp_servers") for url in server_urls if url != settings.MCP_URL),
         *(declared(entry) for entry in settings.CLAUDE_ALLOWED_HOSTS),
     ]
     ours = of_url(settings.MCP_URL, field="MCP_URL")
     parts = urlsplit(settings.MCP_URL)
     is_narrow = ours not in wide and parts.scheme == "http"
-    return _placed(dict.fromkeys([*wide, ours]), {ours: parts.path or "/"} if is_narrow else {})
+    places = dict.fromkeys([*wide, ours])
+    if MODEL.place in places:
+        raise InvalidInput(f"{MODEL_URL} is the broker's", field="CLAUDE_ALLOWED_HOSTS")
+    return (MODEL, *_placed(places, {ours: parts.path or "/"} if is_narrow else {}))
 
 
 def are_plain(server_urls: Iterable[str]) -> bool:
@@ -88,7 +93,7 @@ def are_plain(server_urls: Iterable[str]) -> bool:
 
     What the settings declare beside is a host and a port, and speaks what it likes.
     """
-    urls = (settings.CLAUDE_BASE_URL or MESSAGES_API, settings.MCP_URL, *server_urls)
+    urls = (settings.MCP_URL, *server_urls)
     return not settings.CLAUDE_ALLOWED_HOSTS and all(urlsplit(url).scheme == "http" for url in urls)
 
 

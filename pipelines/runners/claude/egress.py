@@ -1,10 +1,10 @@
-"""The broker: the only way out of a sandbox, and each door of it leads to one place.
+"""The only way out of a sandbox, and each door of it leads to one place.
 
 The sandbox has no network. Before the worker starts, `inside` opens listening sockets there and
-passes them out over a socket pair; whoever connects to one of them is connected by this broker,
-outside, to exactly the host and port that this door stands for. There is no protocol that a worker
-could talk to the broker, and no name that it could ask for. Only the door to our own server looks
-at what is asked (`one_path`).
+passes them out over a socket pair; whoever connects to one of them is connected here, outside, to
+exactly the host and port that this door stands for. There is no protocol that a worker could talk
+to it, and no name that it could ask for. Two doors look at what is asked: the one to our own server
+(`one_path`), and the one to the Messages API, which is not connected at all (`broker`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import structlog
 
 from pipelines.runners.claude import one_path
-from pipelines.runners.claude.destinations import Destination
+from pipelines.runners.claude.broker import Broker
+from pipelines.runners.claude.destinations import MODEL, Destination
 
 log = structlog.get_logger(__name__)
 
@@ -35,16 +36,25 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Egress:
-    """The broker of one run: `with Egress(destinations) as egress`, then pass `egress.channel`.
+    """The way out of one run: `with Egress(destinations) as egress`, then pass `egress.channel`.
 
     One thread with its own event loop; it ends with the block, and every connection with it. While
-    the doors are `shut`, whoever comes waits in front of them, until `open` is called.
+    the doors are `shut`, whoever comes waits in front of them, until `open` is called. `broker`
+    answers at the door to the Messages API. `doors` are there already where nobody hands them out.
     """
 
-    def __init__(self, destinations: Sequence[Destination], *, shut: bool = False) -> None:
+    def __init__(
+        self,
+        destinations: Sequence[Destination],
+        *,
+        shut: bool = False,
+        broker: Broker | None = None,
+        doors: Sequence[socket.socket] = (),
+    ) -> None:
         self._destinations = list(destinations)
         self._is_shut = shut
-        self._waiting: list[socket.socket] = []
+        self._broker = broker
+        self._waiting = list(doors)
         self._ours, self._theirs = socket.socketpair()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="egress", daemon=True)
@@ -62,7 +72,10 @@ class Egress:
 
     def __enter__(self) -> Egress:
         self._ours.setblocking(False)
-        self._loop.add_reader(self._ours, self._take_doors)
+        if self._waiting:
+            self._loop.call_soon(self._open)
+        else:
+            self._loop.add_reader(self._ours, self._take_doors)
         self._thread.start()
         return self
 
@@ -80,6 +93,8 @@ class Egress:
                 task.cancel()
             if ending:
                 self._loop.run_until_complete(asyncio.wait(ending))
+            if self._broker is not None:
+                self._loop.run_until_complete(self._broker.close())
             for door in self._waiting:
                 door.close()
         finally:
@@ -126,7 +141,9 @@ class Egress:
         """Join one connection to its place; whatever goes wrong ends that connection alone."""
         near = await asyncio.open_connection(sock=visitor)
         try:
-            if destination.path:
+            if destination == MODEL and self._broker is not None:
+                await self._broker.serve(*near)
+            elif destination.path:
                 await _join_to_path(near, destination)
             else:
                 async with _connected(destination) as far:
@@ -139,6 +156,15 @@ class Egress:
         finally:
             await _finish(near[1])
             self._connections.release()
+
+
+@contextmanager
+def on_loopback(broker: Broker) -> Iterator[str]:
+    """The Messages API for a worker without walls: its URL on this host."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        with Egress([MODEL], broker=broker, doors=[door]):
+            yield f"http://127.0.0.1:{port}"
 
 
 async def _finish(writer: asyncio.StreamWriter) -> None:

@@ -8,10 +8,11 @@ no output. What hung after its result was ended by us, and its result counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from guards.process import ProcessResult
+from pipelines.runners.claude.broker.usage import Tokens, number
 from pipelines.runners.claude.stream import Stream
 
 #: `terminal_reason` of a run whose tool call was refused with an interrupt, or put off by a hook.
@@ -30,6 +31,7 @@ _MOST = 999_999
 class Outcome:
     """One run's end. `usd` counts the whole session, `turns` this run; None: it did not say.
 
+    `tokens` are those that it says the whole session has used.
     `asks` says that it stopped at a tool call: whether that waits for a person, our record knows.
     `raw` is the end of what it wrote where no result could be read.
     """
@@ -39,21 +41,29 @@ class Outcome:
     retriable: bool = False
     asks: bool = False
     usd: float | None = None
+    tokens: Tokens = field(default_factory=Tokens)
     turns: int = 0
     session: str = ""
     raw: bytes = b""
 
 
-def classify(ended: ProcessResult, stream: Stream, *, timeout: float) -> Outcome:
-    """What a run came to. `timeout` in seconds is what it had."""
+def classify(ended: ProcessResult, stream: Stream, *, timeout: float, enough: str = "") -> Outcome:
+    """What a run came to. `timeout` in seconds is what it had.
+
+    `enough` says why its model was not asked any more, where it was not: that is why a run failed
+    which did, whatever the program makes of it.
+    """
     usd, turns, session = _figures(stream)
     error, retriable = _failure(ended, stream, timeout)
+    if error and enough:
+        error, retriable = enough, False
     return Outcome(
         ok=not error,
         error=_storable(error),
         retriable=retriable,
         asks=_word(stream.result or {}, "terminal_reason") in _ASKED_FOR_A_PERSON,
         usd=usd,
+        tokens=_tokens(stream),
         turns=turns,
         session=session,
         raw=b"" if stream.result is not None else stream.tail,
@@ -128,6 +138,22 @@ def _text(result: Mapping[str, Any]) -> str:
     errors = result.get("errors")
     said = result.get("result") or (errors[0] if isinstance(errors, list) and errors else "")
     return f": {str(said)[:_SHOWN]}" if said else ""
+
+
+def _tokens(stream: Stream) -> Tokens:
+    """What it says that all models have used, side questions and subagents included."""
+    said = (stream.result or {}).get("modelUsage")
+    used = said.values() if isinstance(said, dict) else ()
+    return sum((_used(one) for one in used if isinstance(one, dict)), Tokens())
+
+
+def _used(said: Mapping[str, Any]) -> Tokens:
+    return Tokens(
+        input=number(said.get("inputTokens")),
+        output=number(said.get("outputTokens")),
+        cache_write=number(said.get("cacheCreationInputTokens")),
+        cache_read=number(said.get("cacheReadInputTokens")),
+    )
 
 
 def _figures(stream: Stream) -> tuple[float | None, int, str]:

@@ -11,6 +11,7 @@ from django.conf import settings
 from guards.exceptions import BinaryNotAllowed, InvalidInput
 from pipelines.runners import base
 from pipelines.runners.claude import destinations, sandbox, servers, tools
+from pipelines.runners.claude.broker import prices, upstream
 from pipelines.types import CommandSpec
 
 #: Variables that the runner sets itself, or that change what a program is before it starts.
@@ -27,6 +28,8 @@ def check_command(spec: CommandSpec) -> None:
             )
     tools.check(spec.tools, spec.mcp_servers)
     destinations.allowed(servers.urls(servers.configuration(spec)))
+    upstream.check()
+    prices.declared()
 
 
 def check_host(spec: CommandSpec) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -24,6 +24,8 @@ from pipelines.exceptions import GateRefused
 from pipelines.models import Mission, MissionResult
 from pipelines.runners import base
 from pipelines.runners.claude import command_line, lodging, outcome, running, workplace
+from pipelines.runners.claude.broker import Tally
+from pipelines.runners.claude.broker.usage import Tokens
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.outcome import Outcome
 from pipelines.runners.claude.running import Ended, Entrance
@@ -44,7 +46,7 @@ _SHOWN = 20_000
 class Work:
     """One stage's mission being worked on: the rows as they are, and what it has cost so far.
 
-    `runs` are those on record.
+    `runs` are those on record. `counted` are the tokens of all its runs by our own count.
     """
 
     job: Job
@@ -54,6 +56,7 @@ class Work:
     usd: float = 0.0
     turns: int = 0
     runs: int = 0
+    counted: Tokens = field(default_factory=Tokens)
     ends_at: float = field(default=0.0)
 
     def carry_out(self) -> RunResult:
@@ -71,9 +74,14 @@ class Work:
         ended = self._run(before)
         self.changed.update(snapshots.changes(before, snapshots.snapshot(directory)))
         self.place.keep_changed(self.changed)
-        came = outcome.classify(ended.process, ended.stream, timeout=self.job.spec.timeout)
+        came = outcome.classify(
+            ended.process,
+            ended.stream,
+            timeout=self.job.spec.timeout,
+            enough=ended.tally.enough,
+        )
         with unit_of_work():
-            self._count(came)
+            self._count(came, ended.tally)
             if came.asks and tool_calls.is_waiting(mission=self.mission):
                 missions.end_run(mission=self.mission)
                 return RunResult(ok=False, waiting=True, usage=self._usage)
@@ -125,12 +133,21 @@ class Work:
             said = _GOES_ON if asked else _AGAIN
         return command_line.prompt(self.mission.pk, self.mission.round, said)
 
-    def _count(self, came: Outcome) -> None:
-        """The program counts a session's cost over all its runs: ours is the difference."""
-        if came.usd is None:
-            return
-        more = max(Decimal(0), Decimal(str(came.usd)) - self.mission.usd)
-        self.mission = missions.record_cost(mission=self.mission, usd=float(more), turns=came.turns)
+    def _count(self, came: Outcome, tally: Tally) -> None:
+        """What the program says, or what we have counted, whichever is more.
+
+        The program counts a session's cost over all its runs: its share is the difference.
+        """
+        said = Decimal(str(came.usd or 0)) - self.mission.usd
+        more = max(Decimal(0), said, tally.usd or Decimal(0))
+        self.counted += tally.tokens
+        self.mission = missions.record_cost(
+            mission=self.mission,
+            usd=float(more),
+            turns=came.turns,
+            tokens=asdict(tally.tokens),
+            is_known=is_known(came, tally, self.counted),
+        )
         self.usd += float(more)
         self.turns += came.turns
 
@@ -183,11 +200,27 @@ class Work:
         return {"turns": self.turns, "usd": round(self.usd, 6)}
 
 
+def is_known(came: Outcome, tally: Tally, counted: Tokens) -> bool:
+    """Whether anybody knows what a run cost.
+
+    Nothing, where its model was never asked. Else every answer has told what it used, and either
+    we know its price, or the program accounts for all that we have counted over its session.
+    """
+    if not tally.requests:
+        return True
+    if tally.unread:
+        return False
+    return tally.usd is not None or (came.usd is not None and came.tokens.covers(counted))
+
+
 def begin(job: Job) -> Work:
     """The open mission of this stage and attempt, as its runner goes on with it."""
     (mission,) = rows.find(Mission, where={"stage_id": job.stage, "attempt": job.attempt})
     place = lodging.of(mission.pk)
-    return Work(job, mission, place, place.changed_before())
+    counted = (
+        Tokens.of(missions.counted_tokens(mission=mission)) if mission.session_id else Tokens()
+    )
+    return Work(job, mission, place, place.changed_before(), counted=counted)
 
 
 def _output(job: Job, handed_in: MissionResult) -> bytes:

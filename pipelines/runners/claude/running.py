@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import secrets as randomness
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from guards import process
+from django.conf import settings
+
+from guards import process, secrets
 from guards.process import ProcessResult
 from pipelines.runners import base
 from pipelines.runners.claude import (
     command_line,
     destinations,
+    egress,
     preflight,
     reception,
     sandbox,
@@ -21,11 +26,12 @@ from pipelines.runners.claude import (
     tools,
     workplace,
 )
+from pipelines.runners.claude.broker import Bounds, Broker, Meter, Tally, Upstream, prices
 from pipelines.runners.claude.command_line import Words
 from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.stream import Stream
-from pipelines.runners.claude.surroundings import Surroundings
+from pipelines.runners.claude.surroundings import Model, Surroundings
 from pipelines.snapshots import Snapshot
 from pipelines.types import Job
 
@@ -56,11 +62,12 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the program ended, what it printed, and what it was given."""
+    """How the program ended, what it printed, what it was given, and what it used of its model."""
 
     process: ProcessResult
     stream: Stream
     around: Surroundings
+    tally: Tally
 
 
 def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
@@ -68,29 +75,71 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
 
     A CountersignError means that it was not started, or could not reach anything.
     """
-    program = preflight.find_program()
     configuration = servers.configuration(job.spec)
-    urls, is_confined = servers.urls(configuration), preflight.is_confined(job.spec)
-    doors = destinations.allowed(urls)
-    _furnish(job, lodging, configuration, doors)
-    plain = is_confined and destinations.are_plain(urls)
-    around = surroundings.build(job, lodging, entrance.token, plain=plain)
+    key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
+    broker = _broker(job, entrance, key)
     stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
-    words = command_line.build(job.spec, _words(program, lodging, entrance))
-    if is_confined:
-        walls = workplace.walls(job, lodging, doors, program, entrance.before)
-        with sandbox.start(walls, words, shut=True) as begun:
-            on_start = _receive(begun, entrance, _dispatched_first(configuration, entrance))
-            how = _How(begun.argv, None, begun.descriptors, on_start)
-            ended = _start(how, around, stream, entrance.seconds)
-    else:
+    begin = _confined if preflight.is_confined(job.spec) else _unconfined
+    around, ended = begin(job, _Run(lodging, entrance, configuration, broker, key, stream))
+    stream.finish()
+    return Ended(ended, stream, around, broker.meter.tally())
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run has, with walls or without."""
+
+    lodging: Lodging
+    entrance: Entrance
+    configuration: Mapping[str, Any]
+    broker: Broker
+    key: str
+    stream: Stream
+
+    def model_at(self, url: str) -> Model:
+        return Model(url, self.broker.word, self.key)
+
+
+def _broker(job: Job, entrance: Entrance, key: str) -> Broker:
+    """Who asks the model for this run; its word opens nothing else, and nothing later."""
+    turns = job.spec.budget.max_turns if job.spec.budget else 1
+    bounds = Bounds(Decimal(str(entrance.usd)), turns)
+    return Broker(Upstream(key), Meter(bounds, prices.declared()), randomness.token_urlsafe(32))
+
+
+def _confined(job: Job, run: _Run) -> tuple[Surroundings, ProcessResult]:
+    """Behind walls, and behind shut doors at first."""
+    program, entrance = preflight.find_program(), run.entrance
+    urls = servers.urls(run.configuration)
+    doors = destinations.allowed(urls)
+    _furnish(job, run, doors)
+    around = surroundings.build(
+        job,
+        run.lodging,
+        entrance.token,
+        run.model_at(destinations.MODEL_URL),
+        plain=destinations.are_plain(urls),
+    )
+    words = command_line.build(job.spec, _words(program, run))
+    walls = workplace.walls(job, run.lodging, doors, program, entrance.before)
+    with sandbox.start(walls, words, shut=True, broker=run.broker) as begun:
+        on_start = _receive(begun, entrance, _dispatched_first(run.configuration, entrance))
+        how = _How(begun.argv, None, begun.descriptors, on_start)
+        return around, _start(how, around, run)
+
+
+def _unconfined(job: Job, run: _Run) -> tuple[Surroundings, ProcessResult]:
+    """Without walls; the key stays outside all the same."""
+    entrance = run.entrance
+    _furnish(job, run, destinations.allowed(servers.urls(run.configuration)))
+    with egress.on_loopback(run.broker) as url:
+        around = surroundings.build(job, run.lodging, entrance.token, run.model_at(url))
+        words = command_line.build(job.spec, _words(preflight.find_program(), run))
         entrance.dispatch()
         reception.require(entrance.token)
-        how = _How(words, workplace.directory_of(job))
-        ended = _start(how, around, stream, entrance.seconds)
+        ended = _start(_How(words, workplace.directory_of(job)), around, run)
         base.end_children(job.pipeline)
-    stream.finish()
-    return Ended(ended, stream, around)
+    return around, ended
 
 
 def _dispatched_first(configuration: Mapping[str, Any], entrance: Entrance) -> bool:
@@ -125,28 +174,23 @@ def _receive(
     return on_start
 
 
-def _furnish(
-    job: Job,
-    lodging: Lodging,
-    configuration: Mapping[str, Any],
-    doors: tuple[Destination, ...],
-) -> None:
-    lodging.furnish(
-        servers=configuration,
+def _furnish(job: Job, run: _Run, doors: tuple[Destination, ...]) -> None:
+    run.lodging.furnish(
+        servers=run.configuration,
         prompt=command_line.system_prompt(job.spec),
         hosts=destinations.hosts_file(doors),
     )
 
 
-def _words(program: Path, lodging: Lodging, entrance: Entrance) -> Words:
+def _words(program: Path, run: _Run) -> Words:
     return Words(
         program=program,
-        servers_file=lodging.servers_file,
-        prompt_file=lodging.prompt_file,
-        session=entrance.session,
-        prompt=entrance.prompt,
-        usd=entrance.usd,
-        resumes=entrance.resumes,
+        servers_file=run.lodging.servers_file,
+        prompt_file=run.lodging.prompt_file,
+        session=run.entrance.session,
+        prompt=run.entrance.prompt,
+        usd=run.entrance.usd,
+        resumes=run.entrance.resumes,
     )
 
 
@@ -158,16 +202,16 @@ class _How:
     on_start: Callable[[int], None] | None = None
 
 
-def _start(how: _How, around: Surroundings, stream: Stream, seconds: float) -> ProcessResult:
+def _start(how: _How, around: Surroundings, run: _Run) -> ProcessResult:
     return process.run(
         how.argv,
-        timeout=seconds,
+        timeout=run.entrance.seconds,
         env=around.variables,
         cwd=how.directory,
         max_output=MAX_STREAM,
         limits=_LIMITS,
         vouched=True,
-        follow=stream.follow,
+        follow=run.stream.follow,
         pass_fds=how.descriptors,
         on_start=how.on_start,
     )

@@ -27,6 +27,7 @@ from guards import process
 from guards.exceptions import ProcessFailed
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import seccomp
+from pipelines.runners.claude.broker import Broker
 from pipelines.runners.claude.destinations import Destination, Place
 from pipelines.runners.claude.egress import Egress
 
@@ -145,7 +146,7 @@ def require() -> None:
         )
 
 
-#: Walls with a door that takes a capability to open, as the one to the Messages API does.
+#: Walls with a door that takes a capability to open, as one to a server behind TLS does.
 _TRIAL = Walls(Path("/run"), doors=(Destination(Place("localhost", 443), "127.0.0.1"),))
 
 _works: set[tuple[str, float]] = set()
@@ -203,13 +204,16 @@ def filter_file() -> Iterator[int | None]:
 
 
 @contextmanager
-def start(walls: Walls, program: Sequence[str], *, shut: bool = False) -> Iterator[Start]:
+def start(
+    walls: Walls, program: Sequence[str], *, shut: bool = False, broker: Broker | None = None
+) -> Iterator[Start]:
     """What starts `program` inside, once. The block ends when nothing is left of it inside.
 
-    `shut`: nothing outside can be reached until the doors are opened.
+    `shut`: nothing outside can be reached until the doors are opened. `broker` answers at the door
+    to the Messages API.
     """
     inhabitants = Inhabitants()
-    with Egress(walls.doors, shut=shut) as egress, filter_file() as filtering:
+    with Egress(walls.doors, shut=shut, broker=broker) as egress, filter_file() as filtering:
         options = ["--info-fd", str(inhabitants.writing)]
         descriptors = [egress.channel, inhabitants.writing]
         if filtering is not None:

@@ -1,4 +1,7 @@
-"""The worker's environment: declared variables, its key and token, and what keeps it quiet."""
+"""The worker's environment: declared variables, its word and token, and what keeps it quiet.
+
+The key of the Messages API is not among them: `broker` holds it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.conf import settings
-
-from guards import secrets
 from pipelines.runners import base
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.servers import TOKEN
@@ -25,7 +25,6 @@ _QUIET = {
 #: The program reads the system's certificates one file after the other, for some 25 ms. A worker
 #: that reaches nothing by TLS has no use for them.
 _PLAIN = {"CLAUDE_CODE_CERT_STORE": "bundled"}
-_KEY = "ANTHROPIC_API_KEY"
 
 #: Shorter values are not looked for: they would be found everywhere.
 _SHORTEST = 8
@@ -52,26 +51,38 @@ class Surroundings:
         return text
 
 
-def build(job: Job, lodging: Lodging, token: str, *, plain: bool = False) -> Surroundings:
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Where the worker finds the Messages API, and the word that stands for the key there.
+
+    The key itself is known here so that it is noticed wherever it turns up.
+    """
+
+    url: str
+    word: str
+    key: str
+
+
+def build(
+    job: Job, lodging: Lodging, token: str, model: Model, *, plain: bool = False
+) -> Surroundings:
     """Resolve what the worker gets; SecretUnavailable where a reference does not.
 
     `plain`: nothing that it may reach speaks TLS.
     """
     declared = base.environment(job)
-    key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
-    base_url = {"ANTHROPIC_BASE_URL": settings.CLAUDE_BASE_URL} if settings.CLAUDE_BASE_URL else {}
     variables = {
         **declared,
         **_QUIET,
-        **base_url,
         **(_PLAIN if plain else {}),
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(lodging.home),
         "SHELL": "/bin/bash",
-        _KEY: key,
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": model.word,
         TOKEN: token,
     }
-    values = (key, token, *(declared[name] for name in job.spec.environment))
+    values = (model.key, model.word, token, *(declared[name] for name in job.spec.environment))
     return Surroundings(variables, forms(values))
 
 

@@ -3,7 +3,7 @@
 admit       open the mission of a claimed stage, in one transaction with its checks
 dispatch    hand out a token for one run of its worker
 show        what the worker reads: contract, round, looks back, answers to its tool calls
-submit_result, record_cost, next_round
+submit_result, record_cost, counted_tokens, next_round
             what a run brings in
 close       the gate: nothing closes without a result that passes, and nobody can override it
 fail, escalate, abandon, release, end_for_stage
@@ -20,13 +20,19 @@ from pipelines.services.missions.ending import (
     release,
 )
 from pipelines.services.missions.gate import close
-from pipelines.services.missions.results import next_round, record_cost, submit_result
+from pipelines.services.missions.results import (
+    counted_tokens,
+    next_round,
+    record_cost,
+    submit_result,
+)
 
 __all__ = [
     "abandon",
     "admit",
     "close",
     "contract_preview",
+    "counted_tokens",
     "dispatch",
     "end_for_stage",
     "end_run",

@@ -1,8 +1,8 @@
 """What missions may cost a day (UTC): a hard stop before a new one opens.
 
 Counted are all missions that lived today: an ended one with what it cost, an open one with what it
-may cost at most, and one whose last run ended without saying what it cost with that, too. Nobody
-knows what such a run spent, and a stop that crashing gets around is none.
+may cost at most, and one with a run of which nobody knows what it cost with that, too: it ended
+without saying so, or said less than was counted. A stop that crashing gets around is none.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pipelines.models import Mission, Pipeline
 from pipelines.services.missions import record
 from pipelines.types import MissionRule
 
-#: The kinds of mission events that begin a run and tell its cost.
+#: The kinds of mission events that begin a run, and tell its cost, or that nobody knows it.
 DISPATCHED = "dispatched"
 COST = "cost"
+COST_UNKNOWN = "cost-unknown"
 
 
 def dollars(amount: float | Decimal) -> Decimal:
@@ -66,12 +67,20 @@ def _counted(rows: QuerySet[Mission]) -> Iterator[tuple[int, str, Decimal]]:
     told = rows.annotate(
         last_run=Max("events__id", filter=Q(events__kind=DISPATCHED)),
         last_cost=Max("events__id", filter=Q(events__kind=COST)),
+        unknown=Max("events__id", filter=Q(events__kind=COST_UNKNOWN)),
     )
     columns = ("pipeline__identity_id", "command", "status", "usd", "max_usd")
-    for identity_id, command, status, usd, max_usd, last_run, last_cost in told.values_list(
-        *columns, "last_run", "last_cost"
-    ):
-        untold = last_run is not None and (last_cost or 0) < last_run
+    for (
+        identity_id,
+        command,
+        status,
+        usd,
+        max_usd,
+        last_run,
+        last_cost,
+        unknown,
+    ) in told.values_list(*columns, "last_run", "last_cost", "unknown"):
+        untold = unknown is not None or (last_run is not None and (last_cost or 0) < last_run)
         reserved = status == Mission.Status.OPEN or untold
         yield identity_id, command, max(usd, max_usd) if reserved else usd
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from guards.services.units import unit_of_work
 from guards.types import SYSTEM, Asker
 from pipelines import mission_documents
 from pipelines.mission_documents import Recommendation, ReflectionDocument, ResultDocument, Verdict
-from pipelines.models import Mission, MissionResult, Reflection
+from pipelines.models import Mission, MissionEvent, MissionResult, Reflection
 from pipelines.services import rows
 from pipelines.services.missions import budgets, dispatching, record
 from pipelines.types import MissionRule
@@ -111,11 +112,19 @@ def _reflect(mission: Mission, reflection: ReflectionDocument, by: str) -> None:
     record.note(mission, "reflected", actor=by, facts=facts)
 
 
-def record_cost(*, mission: Mission, usd: float, turns: int) -> Mission:
+def record_cost(
+    *,
+    mission: Mission,
+    usd: float,
+    turns: int,
+    tokens: Mapping[str, int] | None = None,
+    is_known: bool = True,
+) -> Mission:
     """Add what one run cost, however it ended; also to a mission that has ended meanwhile.
 
-    A run that is not followed by this counts with all that it may have cost. InvalidInput for a
-    figure that is no amount.
+    A run that is not followed by this, or by one that is not known, counts with all that it may
+    have cost. `tokens` are those that we have counted ourselves. InvalidInput for a figure that is
+    no amount.
     """
     if not math.isfinite(usd) or usd < 0 or turns < 0:
         raise InvalidInput(f"a run cannot cost {usd} USD in {turns} turns", field="usd")
@@ -123,9 +132,20 @@ def record_cost(*, mission: Mission, usd: float, turns: int) -> Mission:
         held = record.held(mission.pk)
         amount = budgets.dollars(usd)
         record.move(held, usd=held.usd + amount, turns=held.turns + turns)
-        facts = {"usd": f"{amount:f}", "turns": turns}
-        record.note(held, budgets.COST, actor=str(SYSTEM), facts=facts)
+        facts = {"usd": f"{amount:f}", "turns": turns, "tokens": dict(tokens or {})}
+        kind = budgets.COST if is_known else budgets.COST_UNKNOWN
+        record.note(held, kind, actor=str(SYSTEM), facts=facts)
     return held
+
+
+def counted_tokens(*, mission: Mission) -> dict[str, int]:
+    """The tokens of all its runs so far, as we have counted them, by their kind."""
+    kinds = [budgets.COST, budgets.COST_UNKNOWN]
+    told = MissionEvent.objects.filter(mission_id=mission.pk, kind__in=kinds)
+    counted: Counter[str] = Counter()
+    for facts in told.values_list("facts", flat=True):
+        counted.update(facts.get("tokens", {}))
+    return dict(counted)
 
 
 def next_round(*, mission: Mission, reflection: Mapping[str, Any] | None = None) -> bool:
