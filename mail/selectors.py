@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -17,7 +16,9 @@ from guards import openpgp
 from guards.exceptions import NotFound
 from guards.models import ApiToken
 from guards.selectors import contact_book, execute_not_before, identities_for
+from guards.services import statements
 from guards.services.decisions import decide_read
+from guards.services.statements import Result, Statement
 from guards.types import Action, Rwx, SignedStructure, Verdict
 from mail import admission, explaining
 from mail.assessment import Assessment
@@ -99,17 +100,25 @@ def without_attachments(message_ids: Collection[int]) -> set[int]:
     """Those of several messages of which that is known."""
     if not message_ids:
         return set()
+    (found,) = statements.execute([parts_of(message_ids)])
+    return without_attachments_in(found)
+
+
+def parts_of(message_ids: Collection[int]) -> Statement:
+    """What `without_attachments` asks, to go with other statements; there is at least one."""
     places = ", ".join(["%s"] * len(message_ids))
-    with connection.cursor() as cursor:  # asked of each pipeline twice, and built by the ORM slow
-        cursor.execute(
-            "SELECT part.message_id, part.is_attachment"  # noqa: S608 - places only
-            " FROM mail_part part JOIN mail_message message ON message.id = part.message_id"
-            f" WHERE part.message_id IN ({places}) AND message.parser_version = %s",
-            [*message_ids, PARSER_VERSION],
-        )
-        found = cursor.fetchall()
-    brings = {message_id for message_id, is_attachment in found if is_attachment}
-    return {message_id for message_id, _ in found} - brings
+    return Statement(  # asked of each pipeline twice, and built by the ORM slow
+        "SELECT part.message_id, part.is_attachment"  # noqa: S608 - places only
+        " FROM mail_part part JOIN mail_message message ON message.id = part.message_id"
+        f" WHERE part.message_id IN ({places}) AND message.parser_version = %s",
+        [*message_ids, PARSER_VERSION],
+    )
+
+
+def without_attachments_in(found: Result) -> set[int]:
+    """What it answers, of what came of that statement."""
+    brings = {message_id for message_id, is_attachment in found.rows if is_attachment}
+    return {message_id for message_id, _ in found.rows} - brings
 
 
 def reassess(

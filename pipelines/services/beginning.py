@@ -21,13 +21,12 @@ from django.utils import timezone
 
 from guards.exceptions import CountersignError
 from pipelines import registry
-from pipelines.models import Pipeline, Stage
+from pipelines.models import Command, Pipeline, Stage
 from pipelines.services import (
     acknowledging,
     claims,
     files,
     readying,
-    rows,
     stages,
     transitions,
     verification,
@@ -53,8 +52,12 @@ class Looked:
 
 def look_at(pipeline_id: UUID) -> Looked | None:
     """That pipeline, if it is due and can begin at once."""
-    found = rows.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
-    return _look(found[0]) if found else None
+    message = Message()
+    found = message.find(Pipeline, where={"pk": pipeline_id, "status": Pipeline.DUE})
+    pending = stages.ask_pending(message, [pipeline_id])
+    message.send()
+    due = stages.pending_in(pending.value, [pipeline_id])[pipeline_id]
+    return _look(found.value[0], partial(_found, due)) if found.value else None
 
 
 @dataclass(slots=True)
@@ -225,17 +228,26 @@ def _ask_first_stages(
 
 def _look_at_several(chosen: Sequence[UUID], seconds: float) -> list[Looked]:
     """These, up to the first that is not for a group."""
-    where = {"pk": chosen, "status": Pipeline.DUE}
-    found = {pipeline.pk: pipeline for pipeline in rows.find(Pipeline, where=where)}
-    due = stages.pending_of(found)
-    empty = files.that_begin_empty(found.values())
+    message = Message()
+    pipelines = message.find(Pipeline, where={"pk": chosen, "status": Pipeline.DUE})
+    pending = stages.ask_pending(message, chosen)
+    message.send()
+    due = stages.pending_in(pending.value, chosen)
+    found = {pipeline.pk: pipeline for pipeline in pipelines.value}
+    message = Message()
+    empty = files.ask_which_begin_empty(message, found.values())
+    commands = verification.ask_for(
+        message, {one.command for work, _ in due.values() for one in work}
+    )
+    message.send()
     specs: dict[tuple[str, str], CommandSpec] = {}
     several: list[Looked] = []
     for pipeline_id in chosen:
         pipeline = found.get(pipeline_id)
         if pipeline is None:
             continue  # somebody has taken it meanwhile
-        looked = _look(pipeline, partial(_found_simple, due[pipeline_id], empty, specs))
+        read = (due[pipeline_id], empty.value, commands.value, specs)
+        looked = _look(pipeline, partial(_found_simple, *read))
         if looked is None or not _is_for_a_group(looked, seconds):
             break
         several.append(looked)
@@ -253,6 +265,7 @@ def _is_for_a_group(looked: Looked, seconds: float) -> bool:
 def _found_simple(
     due: tuple[list[Stage], Stage | None],
     empty: Collection[UUID],
+    commands: Collection[Command],
     specs: dict[tuple[str, str], CommandSpec],
     pipeline: Pipeline,
 ) -> Looked | None:
@@ -265,7 +278,7 @@ def _found_simple(
     stage = work[0]
     key = (stage.command, stage.digest)
     if key not in specs:
-        specs[key] = readying.runnable(stage)
+        specs[key] = readying.runnable_of(commands, stage)
     directory = files.directory_of(pipeline.pk)
     ready = readying.ready(stage, pipeline.pipe, directory, looked_at=specs[key])
     if registry.needs_preparation(ready.runner):
@@ -273,12 +286,10 @@ def _found_simple(
     return Looked(pipeline, work, reply, ready)
 
 
-def _look(
-    pipeline: Pipeline, find: Callable[[Pipeline], Looked | None] | None = None
-) -> Looked | None:
+def _look(pipeline: Pipeline, find: Callable[[Pipeline], Looked | None]) -> Looked | None:
     """What is wrong with it must not hurt who looks: its claim comes first, then it fails."""
     try:
-        return (find or _found)(pipeline)
+        return find(pipeline)
     except CountersignError:
         return None
     except Exception:
@@ -286,13 +297,16 @@ def _look(
         return None
 
 
-def _found(pipeline: Pipeline) -> Looked | None:
-    if pipeline.failing:
+def _found(work: tuple[list[Stage], Stage | None], pipeline: Pipeline) -> Looked | None:
+    due, reply = work
+    if pipeline.failing or not due or due[0].runner == BUILT_IN:
         return None
-    due, reply = stages.pending(pipeline.pk)
-    if not due or due[0].runner == BUILT_IN or not files.begins_empty(pipeline):
+    message, stage = Message(), due[0]
+    empty = files.ask_which_begin_empty(message, [pipeline])
+    commands = verification.ask_for(message, [stage.command])
+    message.send()
+    if pipeline.pk not in empty.value:
         return None
-    work = readying.ready(due[0], pipeline.pipe, files.directory_of(pipeline.pk))
-    if registry.needs_preparation(work.runner):
-        return None
-    return Looked(pipeline, due, reply, work)
+    spec, directory = readying.runnable_of(commands.value, stage), files.directory_of(pipeline.pk)
+    ready = readying.ready(stage, pipeline.pipe, directory, looked_at=spec)
+    return None if registry.needs_preparation(ready.runner) else Looked(pipeline, due, reply, ready)

@@ -18,12 +18,14 @@ import structlog
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
+from guards.services.statements import Result
 from mail import selectors as mail
 from mail.services import enclosures as mail_files
 from mail.types import Attachment, Enclosure
 from pipelines import file_names, filing, pipes
 from pipelines.file_names import refusal
 from pipelines.models import Pipeline
+from pipelines.services.rows import Answer, Message
 from pipelines.types import CommandSpec, FileRule
 
 log = structlog.get_logger(__name__)
@@ -66,16 +68,17 @@ def prepare(*, pipeline: Pipeline) -> dict[str, Any]:
     return filled
 
 
-def begins_empty(pipeline: Pipeline) -> bool:
-    """Whether its directory was never filled, and there is nothing to fill it with."""
-    return pipeline.pk in that_begin_empty([pipeline])
-
-
-def that_begin_empty(pipelines: Collection[Pipeline]) -> set[UUID]:
-    """Those of several pipelines for which that is so."""
+def ask_which_begin_empty(message: Message, pipelines: Collection[Pipeline]) -> Answer[set[UUID]]:
+    """Those whose directory was never filled, and for which there is nothing to fill it with."""
     never = [one for one in pipelines if one.files_at is None and one.pipe.get("files") == []]
-    without = mail.without_attachments([one.message_id for one in never])
-    return {one.pk for one in never if one.message_id in without}
+    if not never:
+        return Answer.known(set())
+
+    def read(found: Result) -> set[UUID]:
+        without = mail.without_attachments_in(found)
+        return {one.pk for one in never if one.message_id in without}
+
+    return message.ask(mail.parts_of([one.message_id for one in never]), read)
 
 
 def make_empty(pipeline_id: UUID) -> Path:

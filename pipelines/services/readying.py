@@ -6,7 +6,7 @@ planned counts for nothing. No row is written here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from uuid import UUID
 from guards.exceptions import CountersignError
 from pipelines import arguments, pipes, registry
 from pipelines.exceptions import CommandNotRunnable, RunnerMissing
-from pipelines.models import Stage
+from pipelines.models import Command, Stage
 from pipelines.registry import BuiltIn, Runner
 from pipelines.services import files, stages, verification
 from pipelines.services.intake import REPLY
@@ -80,6 +80,11 @@ def ready(
 def runnable(stage: Stage) -> CommandSpec:
     """The signed command as its row is now, which must be the one that was planned."""
     return verification.find_runnable(stage.command, planned_digest=stage.digest)[0]
+
+
+def runnable_of(found: Collection[Command], stage: Stage) -> CommandSpec:
+    """The same, among commands that were read in this very moment."""
+    return verification.runnable_of(found, stage.command, planned_digest=stage.digest)[0]
 
 
 def wants_answer(pipeline_id: UUID) -> bool:

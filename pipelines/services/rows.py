@@ -47,6 +47,13 @@ class Answer(Generic[Found]):
         self._is_there = False
         self._found: Found
 
+    @classmethod
+    def known(cls, value: Found) -> Answer[Found]:
+        """What no statement has to be asked for."""
+        answer = cls(lambda _: value)
+        answer.take(Result(0, []))
+        return answer
+
     def take(self, result: Result) -> None:
         """The database has answered."""
         self._found, self._is_there = self._read(result), True

@@ -6,7 +6,7 @@ ClaimLost rolls it back where somebody else holds the pipeline by now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from guards.services.units import unit_of_work
 from pipelines.models import Pipeline, Stage
-from pipelines.services import claims, missions, rows, transitions
+from pipelines.services import claims, missions, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
 from pipelines.services.rows import Answer, Message
@@ -291,10 +291,25 @@ def pending(pipeline_id: UUID) -> tuple[list[Stage], Stage | None]:
 
 def pending_of(pipeline_ids: Collection[UUID]) -> dict[UUID, tuple[list[Stage], Stage | None]]:
     """The same for several pipelines."""
+    message = Message()
+    found = ask_pending(message, pipeline_ids)
+    message.send()
+    return pending_in(found.value, pipeline_ids)
+
+
+def ask_pending(message: Message, pipeline_ids: Collection[UUID]) -> Answer[list[Stage]]:
+    """The stages of those pipelines that are still due, for `pending_in`."""
     where = {"pipeline_id": pipeline_ids, "status": Stage.Status.PENDING}
+    return message.find(Stage, where=where, order_by="position")
+
+
+def pending_in(
+    found: Iterable[Stage], pipeline_ids: Collection[UUID]
+) -> dict[UUID, tuple[list[Stage], Stage | None]]:
+    """Work and reply of each of those pipelines, as `pending`."""
     work: dict[UUID, list[Stage]] = {pk: [] for pk in pipeline_ids}
     replies: dict[UUID, Stage] = {}
-    for stage in rows.find(Stage, where=where, order_by="position"):
+    for stage in found:
         if stage.command == REPLY:
             replies[stage.pipeline_id] = stage
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from pipelines.exceptions import (
     RunnerMissing,
 )
 from pipelines.models import Command
-from pipelines.services import rows
 from pipelines.services.rows import Answer, Message
 from pipelines.types import CommandSpec, RunRule
 
@@ -71,10 +70,25 @@ def runnable(command: Command, *, planned_digest: str | None = None) -> CommandS
 
 def find_runnable(name: str, *, planned_digest: str | None = None) -> tuple[CommandSpec, str]:
     """The command of that name as it may run now, with its digest."""
-    found = rows.find(Command, where={"name": name})
-    if not found:
+    message = Message()
+    found = ask_for(message, [name])
+    message.send()
+    return runnable_of(found.value, name, planned_digest=planned_digest)
+
+
+def ask_for(message: Message, names: Collection[str]) -> Answer[list[Command]]:
+    """The commands of those names, for `runnable_of`."""
+    return message.find(Command, where={"name": names})
+
+
+def runnable_of(
+    found: Collection[Command], name: str, *, planned_digest: str | None = None
+) -> tuple[CommandSpec, str]:
+    """The command of that name among those that were just read, as `find_runnable`."""
+    command = next((one for one in found if one.name == name), None)
+    if command is None:
         raise _refusal(name, RunRule.GONE, "there is no such command")
-    return runnable(found[0], planned_digest=planned_digest), found[0].digest
+    return runnable(command, planned_digest=planned_digest), command.digest
 
 
 def ask_whether_it_stands(message: Message, spec: CommandSpec, digest: str) -> Answer[bool]:
