@@ -41,7 +41,7 @@ def list_pipelines(
     """Pipelines of the token's identity; all of them where it belongs to none."""
     rows = selectors.pipelines_for(token_of(request), status=status)
     page = take_page(rows, cursor=cursor, limit=limit, key="created_at")
-    items = [PipelineOut.of(row) for row in page.items]
+    items = [PipelineOut.of(row) for row in selectors.shown_pipelines(page.items)]
     return PipelinePage(items=items, next_cursor=page.next_cursor)
 
 
@@ -49,8 +49,12 @@ def list_pipelines(
     "/pipelines/{pipeline_id}", response={200: PipelineOut, **ERRORS}, summary="One pipeline"
 )
 def show_pipeline(request: HttpRequest, pipeline_id: UUID) -> PipelineOut:
-    """One pipeline that the token may see."""
-    return PipelineOut.of(selectors.pipeline_for(token_of(request), pipeline_id))
+    """One pipeline that the token may see.
+
+    Arguments and errors are redacted where the sender of its mail may not be read.
+    """
+    found = selectors.pipeline_for(token_of(request), pipeline_id)
+    return PipelineOut.of(*selectors.shown_pipelines([found]))
 
 
 @router.get(
@@ -59,9 +63,13 @@ def show_pipeline(request: HttpRequest, pipeline_id: UUID) -> PipelineOut:
     summary="A pipeline's stages in their order",
 )
 def list_stages(request: HttpRequest, pipeline_id: UUID) -> list[StageOut]:
-    """The stages of one pipeline, the reply last."""
+    """The stages of one pipeline, the reply last.
+
+    Arguments, outputs and errors are redacted where the sender of its mail may not be read.
+    """
     pipeline = selectors.pipeline_for(token_of(request), pipeline_id)
-    return [StageOut.of(stage) for stage in selectors.stages_of(pipeline)]
+    stages = selectors.shown_stages(selectors.stages_of(pipeline))
+    return [StageOut.of(stage) for stage in stages]
 
 
 @router.get("/missions", response={200: MissionPage, **ERRORS}, summary="Missions, newest first")
@@ -78,7 +86,7 @@ def list_missions(
         **{name: value for name, value in wanted.items() if value is not None}
     )
     page = take_page(rows, cursor=cursor, limit=limit, key="opened_at")
-    items = [MissionOut.of(row) for row in page.items]
+    items = [MissionOut.of(row) for row in selectors.shown_missions(page.items)]
     return MissionPage(items=items, next_cursor=page.next_cursor)
 
 
@@ -88,10 +96,10 @@ def list_missions(
 def show_mission(request: HttpRequest, mission_id: UUID) -> MissionDetail:
     """A mission's contract, results, looks back, events and tool calls.
 
-    The mail in its contract is redacted where its sender may not be read.
+    What comes of its mail is redacted where its sender may not be read.
     """
     mission = selectors.mission_for(token_of(request), mission_id)
-    return MissionDetail.whole(mission, contract=selectors.contract_of(mission))
+    return MissionDetail.whole(mission, is_covered=selectors.is_covered(mission.pipeline_id))
 
 
 @router.get("/costs", response={200: CostsOut, **ERRORS}, summary="What missions have cost")

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from ninja import Schema
 
+from pipelines import covering
 from pipelines.costs import Cost
 from pipelines.models import Command, Mission, Pipeline, Rule, Stage
 
@@ -141,16 +141,24 @@ class MissionDetail(MissionOut):
     tool_calls: list[dict[str, Any]]
 
     @classmethod
-    def whole(cls, row: Mission, *, contract: dict[str, Any]) -> MissionDetail:
-        """The shape of one row with what belongs to it, and its contract as far as it is shown."""
+    def whole(cls, row: Mission, *, is_covered: bool) -> MissionDetail:
+        """The shape of one row with what belongs to it, as far as its mail may be read."""
+        shown = covering.mission(row) if is_covered else row
+        results: Iterable[Any] = row.results.order_by("round")
+        reflections: Iterable[Any] = row.reflections.order_by("round")
+        tool_calls: Iterable[Any] = row.tool_calls.order_by("asked_at")
+        if is_covered:
+            results = map(covering.result, results)
+            reflections = map(covering.reflection, reflections)
+            tool_calls = map(covering.tool_call, tool_calls)
         return cls(
-            **cls._values(row),
-            contract=contract,
+            **cls._values(shown),
+            contract=shown.contract,
             contract_sha256=row.contract_sha256,
-            results=_rows(row.results.order_by("round"), _RESULT),
-            reflections=_rows(row.reflections.order_by("round"), _REFLECTION),
+            results=_rows(results, _RESULT),
+            reflections=_rows(reflections, _REFLECTION),
             events=_rows(row.events.order_by("id"), _EVENT),
-            tool_calls=_rows(row.tool_calls.order_by("asked_at"), _TOOL_CALL),
+            tool_calls=_rows(tool_calls, _TOOL_CALL),
         )
 
 
@@ -168,8 +176,8 @@ _TOOL_CALL = (
 )
 
 
-def _rows(rows: QuerySet[Any], names: Iterable[str]) -> list[dict[str, Any]]:
-    return list(rows.values(*names))
+def _rows(rows: Iterable[Any], names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{name: getattr(row, name) for name in names} for row in rows]
 
 
 class CostOut(Schema):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,13 +16,10 @@ from guards.exceptions import CountersignError, NotFound
 from guards.models import ApiToken
 from mail import selectors as mail
 from mail.models import Message
-from pipelines import reasons, schema
+from pipelines import covering, reasons, schema
 from pipelines.models import Command, Mission, Pipeline, Rule, RuleHit, Stage
 from pipelines.services import verification
 from pipelines.types import Budget, Explanation
-
-#: What stands for mail that may not be read here.
-COVERED = "[redacted — no read permission]"
 
 #: How long a mission that keeps a write set may be quiet before it is called stuck.
 IDLE = timedelta(days=1)
@@ -65,18 +62,46 @@ def mission_for(token: ApiToken, mission_id: UUID) -> Mission:
     return found
 
 
-def contract_of(mission: Mission, *, for_person: bool = False) -> dict[str, Any]:
-    """A mission's contract; what it was given is covered where its mail may not be read.
+def covered(pipeline_ids: Iterable[UUID], *, for_person: bool = False) -> frozenset[UUID]:
+    """Which of these pipelines work for mail that may not be read: what came of it is covered too.
 
     `for_person`: what an operator has revealed stays open to people.
     """
-    rows = Message.objects.select_related("account__identity")
-    message = rows.get(pipeline=mission.pipeline_id)
-    (shown,) = mail.readable([message])
-    contract: dict[str, Any] = dict(mission.contract)
-    if not shown.readable and not (for_person and message.revealed_at is not None):
-        contract["inputs"] = {**contract.get("inputs", {}), "pipeline_output": COVERED}
-    return contract
+    wanted = frozenset(pipeline_ids)
+    messages = Message.objects.filter(pipeline__in=wanted).select_related(
+        "account__identity", "pipeline"
+    )
+    return frozenset(
+        row.message.pipeline.pk
+        for row in mail.readable(messages)
+        if not row.readable and not (for_person and row.message.revealed_at is not None)
+    )
+
+
+def is_covered(pipeline_id: UUID, *, for_person: bool = False) -> bool:
+    """Whether this one does."""
+    return pipeline_id in covered([pipeline_id], for_person=for_person)
+
+
+def shown_pipelines(rows: Iterable[Pipeline], *, for_person: bool = False) -> list[Pipeline]:
+    """These as they may be shown now; not to be saved."""
+    listed = list(rows)
+    hidden = covered([row.pk for row in listed], for_person=for_person)
+    return [covering.pipeline(row) if row.pk in hidden else row for row in listed]
+
+
+def shown_stages(rows: Iterable[Stage], *, for_person: bool = False) -> list[Stage]:
+    """These as they may be shown now; not to be saved."""
+    listed = list(rows)
+    hidden = covered([row.pipeline_id for row in listed], for_person=for_person)
+    return [covering.stage(row) if row.pipeline_id in hidden else row for row in listed]
+
+
+def shown_missions(rows: Iterable[Mission], *, for_person: bool = False) -> list[Mission]:
+    """These as they may be shown now; not to be saved."""
+    listed = list(rows)
+    hidden = covered([row.pipeline_id for row in listed], for_person=for_person)
+    return [covering.mission(row) if row.pipeline_id in hidden else row for row in listed]
 
 
 def missions_of(pipeline: Pipeline) -> QuerySet[Mission]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, operator
-from pipelines import selectors
+from pipelines import covering, selectors
 from pipelines.admin.costs import costs_page
 from pipelines.models import Mission
 from pipelines.services import missions
@@ -91,11 +91,15 @@ class MissionAdmin(PageAdmin):
     def page(self, request: HttpRequest, row: Mission) -> Mapping[str, object]:
         """The contract beside what was handed in, round by round."""
         is_open = row.status == Mission.Status.OPEN
+        is_covered = selectors.is_covered(row.pipeline_id, for_person=True)
+        shown = covering.mission(row) if is_covered else row
+        calls = list(row.tool_calls.order_by("asked_at"))
         return {
+            "row": shown,
             "title": f"Mission {str(row.pk)[:8]}",
-            "given": selectors.contract_of(row, for_person=True)["inputs"]["pipeline_output"],
-            "rounds": _rounds(row),
-            "tool_calls": row.tool_calls.order_by("asked_at"),
+            "given": shown.contract["inputs"]["pipeline_output"],
+            "rounds": _rounds(row, is_covered=is_covered),
+            "tool_calls": list(map(covering.tool_call, calls)) if is_covered else calls,
             "stuck": is_open and selectors.stuck_missions().filter(pk=row.pk).exists(),
             "took": ((row.closed_at or timezone.now()) - row.opened_at).total_seconds(),
             "is_open": is_open,
@@ -109,10 +113,13 @@ class MissionAdmin(PageAdmin):
         return rows.select_related("pipeline", "stage")
 
 
-def _rounds(mission: Mission) -> list[dict[str, object]]:
+def _rounds(mission: Mission, *, is_covered: bool) -> list[dict[str, object]]:
     """Each round that has run or runs, with its result and its look back, where there is one."""
     results = {row.round: row for row in mission.results.all()}
     looks = {row.round: row for row in mission.reflections.all()}
+    if is_covered:
+        results = {number: covering.result(row) for number, row in results.items()}
+        looks = {number: covering.reflection(row) for number, row in looks.items()}
     return [
         {"number": number, "result": results.get(number), "reflection": looks.get(number)}
         for number in range(1, mission.round + 1)

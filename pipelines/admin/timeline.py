@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from pipelines import selectors
+from pipelines import covering, selectors
 from pipelines.models import Mission, MissionResult, Pipeline, Stage, ToolCall
 
 #: How wide the whole time is drawn, and the least of it that can still be seen.
@@ -98,21 +98,32 @@ def shown(stage: Stage, missions: Sequence[ShownMission] = ()) -> ShownStage:
     return ShownStage(stage, seconds, chain, _ICONS.get(stage.status, "more_horiz"), missions)
 
 
-def stages_of(pipeline: Pipeline, *, with_missions: bool) -> list[ShownStage]:
-    """All stages in their order, each with its missions where they may be seen."""
-    missions = _missions_of(pipeline) if with_missions else {}
+def stages_of(pipeline: Pipeline, *, with_missions: bool, is_covered: bool) -> list[ShownStage]:
+    """All stages in their order, each with its missions where they may be seen.
+
+    Covered ones tell what happened, and not what was asked and what came.
+    """
+    missions = _missions_of(pipeline, is_covered=is_covered) if with_missions else {}
     rows = selectors.stages_of(pipeline)
-    return [shown(stage, missions.get(stage.pk, ())) for stage in rows]
+    return [
+        shown(covering.stage(stage) if is_covered else stage, missions.get(stage.pk, ()))
+        for stage in rows
+    ]
 
 
-def _missions_of(pipeline: Pipeline) -> Mapping[int, Sequence[ShownMission]]:
+def _missions_of(pipeline: Pipeline, *, is_covered: bool) -> Mapping[int, Sequence[ShownMission]]:
     found: defaultdict[int, list[ShownMission]] = defaultdict(list)
     rows = selectors.missions_of(pipeline).prefetch_related("results", "tool_calls")
     for mission in rows.order_by("-attempt"):
         results = sorted(mission.results.all(), key=lambda result: -result.round)
-        found[mission.stage_id].append(
-            ShownMission(mission, results, list(mission.tool_calls.all()))
-        )
+        calls = list(mission.tool_calls.all())
+        if is_covered:
+            mission = covering.mission(mission)
+            results, calls = (
+                list(map(covering.result, results)),
+                list(map(covering.tool_call, calls)),
+            )
+        found[mission.stage_id].append(ShownMission(mission, results, calls))
     return found
 
 

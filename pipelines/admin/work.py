@@ -14,6 +14,7 @@ from unfold.decorators import display
 
 from guards.fronts.console import Act, PageAdmin, may_view, operator
 from mail.models import Outbound
+from pipelines import covering, selectors
 from pipelines.admin import timeline
 from pipelines.admin.timeline import ShownStage
 from pipelines.models import Mission, Pipeline, Stage, ToolCall
@@ -110,16 +111,21 @@ class PipelineAdmin(PageAdmin):
     def page(self, request: HttpRequest, row: Pipeline) -> Mapping[str, object]:
         """Stages on a scale of time, what was asked and what came, and the reply at its end."""
         ended = row.finished_at or timezone.now()
-        stages = timeline.stages_of(row, with_missions=may_view(request, Mission))
+        is_covered = selectors.is_covered(row.pk, for_person=True)
+        stages = timeline.stages_of(
+            row, with_missions=may_view(request, Mission), is_covered=is_covered
+        )
         reply = replies.reply_of(row.pk)
         return {
+            "row": covering.pipeline(row) if is_covered else row,
+            "covered": is_covered,
             "title": f"Pipeline {str(row.pk)[:8]}",
             "stages": stages,
             "lines": timeline.lines(row, stages, STAGE_TONES),
             "span": (ended - row.created_at).total_seconds(),
             "usage": timeline.total_usage(stages),
-            "waits": _waits(row, stages, reply),
-            "reply": reply,
+            "waits": _waits(row, stages, reply, is_covered=is_covered),
+            "reply": covering.mail(reply) if reply is not None and is_covered else reply,
             "took": (ended - row.started_at).total_seconds() if row.started_at else None,
             "reply_waits": _reply_waits(row, stages),
             "interrupted": row.status == Pipeline.Status.INTERRUPTED,
@@ -137,7 +143,9 @@ class Wait:
     hold_id: UUID | None = None
 
 
-def _waits(row: Pipeline, stages: list[ShownStage], reply: Outbound | None) -> list[Wait]:
+def _waits(
+    row: Pipeline, stages: list[ShownStage], reply: Outbound | None, *, is_covered: bool
+) -> list[Wait]:
     """Each thing that keeps it; a hold has a page where it is answered."""
     if row.status in Pipeline.ENDED:
         return []
@@ -149,7 +157,11 @@ def _waits(row: Pipeline, stages: list[ShownStage], reply: Outbound | None) -> l
         if question.state == ToolCall.State.WAITING
     ]
     found += [
-        Wait(f"The mail “{sent.subject}” of a stage waits for a person.", sent.hold_id)
+        Wait(
+            f"The mail “{covering.COVERED if is_covered else sent.subject}” of a stage waits for a "
+            "person.",
+            sent.hold_id,
+        )
         for sent in replies.messages_of(row)
         if sent.status == Outbound.Status.HELD and (reply is None or sent.pk != reply.pk)
     ]
@@ -227,4 +239,6 @@ class StageAdmin(PageAdmin):
 
     def page(self, request: HttpRequest, row: Stage) -> Mapping[str, object]:
         """The one step."""
-        return {"stage": timeline.shown(row)}
+        is_covered = selectors.is_covered(row.pipeline_id, for_person=True)
+        shown = covering.stage(row) if is_covered else row
+        return {"row": shown, "stage": timeline.shown(shown)}

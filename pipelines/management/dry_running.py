@@ -9,9 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from guards.exceptions import InvalidInput
+from guards.exceptions import InvalidInput, Refused
 from guards.fronts import judging
 from guards.fronts.commands import JsonCommand, sentence, wrong_use
+from guards.types import Rule
 from mail import selectors as mail
 from mail.models import Message
 from mail.types import Provider
@@ -63,6 +64,11 @@ def _runs(
         message = Message.objects.select_related("account__identity").filter(pk=number).first()
         if message is None:
             raise wrong_use(f"there is no file and no message {number}")
+        if message.pk not in mail.shown([message]):
+            raise Refused(
+                f"the sender of message {number} may not be read here: reveal it on its page first",
+                rule=Rule.NO_PERMISSION,
+            )
         moment = now if options["now"] else None
         yield dry_run.of_message(message, now=moment, admitted=admitted)
 

@@ -44,7 +44,8 @@ def perform_list(command: JsonCommand, options: Mapping[str, Any]) -> None:
     """The newest pipelines first, in the shape of the API; one line each."""
     if not 1 <= options["limit"] <= MOST:
         raise wrong_use(f"--limit is at least 1 and at most {MOST}")
-    for row in selectors.pipelines(status=options["status"])[: options["limit"]]:
+    newest = selectors.pipelines(status=options["status"])[: options["limit"]]
+    for row in selectors.shown_pipelines(newest, for_person=True):
         command.emit(PipelineOut.of(row).model_dump(mode="json"), _line(row))
 
 
@@ -64,7 +65,12 @@ def perform(command: JsonCommand, verb: str, options: Mapping[str, Any]) -> None
 
 
 def as_document(pipeline: Pipeline) -> dict[str, object]:
-    """A pipeline as JSON: what each stage did and cost, its missions, its mail."""
+    """A pipeline as JSON: what each stage did and cost, its missions, its mail.
+
+    Without what came of its mail where that may not be read here.
+    """
+    (pipeline,) = selectors.shown_pipelines([pipeline], for_person=True)
+    stages = selectors.shown_stages(selectors.stages_of(pipeline), for_person=True)
     return {
         "pipeline": str(pipeline.pk),
         "status": pipeline.status,
@@ -78,7 +84,7 @@ def as_document(pipeline: Pipeline) -> dict[str, object]:
         "resumptions": pipeline.resumptions,
         "may_resume": resuming.may_resume(pipeline),
         **_times(pipeline, "created_at", "started_at", "finished_at", "acknowledged_at"),
-        "stages": [_stage(row) for row in pipeline.stages.order_by("position")],
+        "stages": [_stage(row) for row in stages],
         "missions": [_mission(row) for row in pipeline.missions.order_by("opened_at")],
         "mail": [_mail(row) for row in replies.messages_of(pipeline)],
     }
@@ -163,7 +169,8 @@ def _mail(message: Outbound) -> dict[str, object]:
 
 
 def _in_words(pipeline: Pipeline, document: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{pipeline}  {pipeline.status}" + (f": {pipeline.error}" if pipeline.error else "")
+    why = document["error"]
+    yield f"{pipeline}  {pipeline.status}" + (f": {why}" if why else "")
     yield f"  for {pipeline.requester} by {pipeline.identity.handle}, planned by {pipeline.planner}"
     for stage in document["stages"]:
         ended = "" if stage["error"] is None else f": {stage['error']}"

@@ -17,6 +17,7 @@ from tests.console.sample import Sample
 from tests.console.test_get_is_safe import state_of_the_house
 from tests.console.test_pages import page
 from tests.console.test_queries import cost
+from tests.guards.factories import ContactFactory, PermissionFactory
 
 COSTS = "pipelines_mission_costs"
 
@@ -34,6 +35,12 @@ def needs(console: Client) -> dict[str, str]:
 
 @pytest.mark.one_database
 def test_contract_and_result_stand_side_by_side(console: Client, sample: Sample):
+    reviewed = sample.missions.reviewed
+    PermissionFactory(
+        identity=reviewed.identity,
+        contact=ContactFactory(address=reviewed.message.sender),
+        read=True,
+    )
     html = pipeline_page(console, sample.missions.reviewed)
     pair = html.split('class="cs-pair"')[1].split("</article>")[0]
     contract, result = pair.split('aria-label="Result"')
@@ -72,7 +79,7 @@ def test_a_queued_pipeline_says_that_it_waits_for_its_turn(console: Client, samp
 @pytest.mark.one_database
 def test_the_timeline_puts_each_stage_where_it_ran(console: Client, sample: Sample):
     pipeline = sample.missions.reviewed
-    stages = timeline.stages_of(pipeline, with_missions=True)
+    stages = timeline.stages_of(pipeline, with_missions=True, is_covered=False)
     lines = timeline.lines(pipeline, stages, {"succeeded": "ok"})
     assert [line.name for line in lines] == [
         *("in the queue", "1. count-words", "2. review", "3. reply"),
@@ -87,7 +94,7 @@ def test_the_timeline_puts_each_stage_where_it_ran(console: Client, sample: Samp
 
 @pytest.mark.one_database
 def test_what_waited_for_a_person_is_drawn_as_waiting(sample: Sample):
-    stages = timeline.stages_of(sample.missions.waiting, with_missions=True)
+    stages = timeline.stages_of(sample.missions.waiting, with_missions=True, is_covered=False)
     lines = timeline.lines(sample.missions.waiting, stages, {})
     assert [bar.tone for bar in lines[1].bars] == ["quiet", "wait"]
     assert lines[2].bars == [], "the reply has not begun"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from django.utils import timezone
 from ninja import NinjaAPI
 from ninja.testing import TestClient
 
 from guards.fronts.api import install_handlers
 from guards.services import tokens
-from pipelines.models import Command
+from mail.models import Message
+from pipelines.covering import COVERED
+from pipelines.models import Command, Pipeline
 from pipelines.services import missions, rules
 from tests.guards.factories import ContactFactory, IdentityFactory, PermissionFactory
 from tests.pipelines.factories import (
@@ -48,6 +51,7 @@ def test_a_token_sees_the_pipelines_of_its_identity(client):
     mine, other = IdentityFactory(), IdentityFactory()
     pipeline, hidden = pipeline_of(mine), pipeline_of(other)
     StageFactory(pipeline=pipeline, argv=[["/bin/echo", "x"]])
+    grant(pipeline, "r--")
 
     headers = bearer(identity=mine)
     listed = client.get("/pipelines", headers=headers).json()
@@ -130,19 +134,91 @@ def test_a_token_sees_the_missions_of_its_identity_whole(client):
 
 
 def may(desk: MissionDesk, *, read: bool) -> None:
-    contact = ContactFactory(address="alice@example.org")
-    PermissionFactory(identity=desk.pipeline.identity, contact=contact, read=read, execute=True)
+    grant(desk.pipeline, "r-x" if read else "--x")
 
 
-def test_mail_that_may_not_be_read_is_covered_in_the_contract_of_its_mission(client):
+def grant(pipeline: Pipeline, rwx: str) -> None:
+    """What the sender of its mail holds from now on."""
+    contact = ContactFactory(address=pipeline.message.sender)
+    read, write, execute = (letter != "-" for letter in rwx)
+    PermissionFactory(
+        identity=pipeline.identity, contact=contact, read=read, write=write, execute=execute
+    )
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_came_of_mail_that_may_not_be_read_is_covered_in_its_mission(client, read: bool):
     desk = MissionDesk()
-    mission = desk.admit()
-    may(desk, read=False)
+    mission = desk.worked()
+    may(desk, read=read)
     address, headers = f"/missions/{mission.pk}", bearer(identity=desk.pipeline.identity)
-    contract = client.get(address, headers=headers).json()["contract"]
-    assert contract["inputs"]["pipeline_output"] == "[redacted — no read permission]"
-    assert contract["inputs"]["args"] == mission.contract["inputs"]["args"]
-    assert "hello" in str(mission.contract) and "hello" not in str(contract)
+    whole = client.get(address, headers=headers).json()
+    inputs, (result,) = whole["contract"]["inputs"], whole["results"]
+    shown = [inputs["args"]["target"], inputs["pipeline_output"], result["prose"], result["output"]]
+    assert [text == COVERED for text in shown] == [not read] * 4
+    assert whole["contract_sha256"] == mission.contract_sha256
+    assert whole["contract"]["task"] == mission.contract["task"]
+    assert (result["verdict"], result["round"]) == ("pass", 1)
+
+
+def asked_and_answered() -> Pipeline:
+    """A pipeline whose arguments, outputs and errors all hold words of its mail."""
+    pipeline = PipelineFactory(
+        status="failed", plan=[{"command": "greet", "args": {"name": "Zoe"}}], error="greet: Zoe?"
+    )
+    StageFactory(
+        pipeline=pipeline,
+        position=1,
+        command="greet",
+        args={"name": "Zoe"},
+        argv=[["/bin/echo", "Zoe"]],
+        output="Hello Zoe",
+        output_size=9,
+        stderr="no Zoe",
+        error="Zoe?",
+        exit_code=1,
+    )
+    return pipeline
+
+
+@pytest.mark.parametrize("rwx", ["rwx", "-wx", "---"])
+def test_arguments_and_outputs_of_mail_that_may_not_be_read_are_covered(client, rwx: str):
+    pipeline = asked_and_answered()
+    grant(pipeline, rwx)
+    headers = bearer(identity=pipeline.identity)
+    one = client.get(f"/pipelines/{pipeline.pk}", headers=headers).json()
+    (listed,) = client.get("/pipelines", headers=headers).json()["items"]
+    (stage,) = client.get(f"/pipelines/{pipeline.pk}/stages", headers=headers).json()
+    assert one == listed
+    assert ("Zoe" in str(one), "Zoe" in str(stage)) == (rwx[0] == "r",) * 2
+    if rwx[0] == "r":
+        assert (stage["argv"], stage["output"]) == ([["/bin/echo", "Zoe"]], "Hello Zoe")
+        return
+    assert one["plan"] == [{"command": "greet", "args": {"name": COVERED}}]
+    assert (stage["args"], stage["argv"]) == ({"name": COVERED}, [[COVERED]])
+    assert [stage[name] for name in ("output", "stderr", "error")] == [COVERED] * 3
+    assert (stage["exit_code"], stage["output_size"], stage["status"]) == (1, 9, "pending")
+
+
+def test_what_a_person_has_revealed_stays_covered_for_tokens(client):
+    pipeline = asked_and_answered()
+    Message.objects.filter(pk=pipeline.message_id).update(revealed_at=timezone.now())
+    (stage,) = client.get(f"/pipelines/{pipeline.pk}/stages", headers=bearer()).json()
+    assert stage["output"] == COVERED
+
+
+def test_a_list_of_covered_and_readable_ones_asks_once_for_all(
+    client, django_assert_max_num_queries
+):
+    covered, readable = asked_and_answered(), asked_and_answered()
+    grant(readable, "r-x")
+    headers = bearer()
+    with django_assert_max_num_queries(8):
+        items = client.get("/pipelines", headers=headers).json()["items"]
+    assert {row["id"]: "Zoe" in str(row) for row in items} == {
+        str(covered.pk): False,
+        str(readable.pk): True,
+    }
 
 
 def test_a_name_that_no_database_takes_is_refused(client):

@@ -25,6 +25,11 @@ def desk() -> MissionDesk:
     return MissionDesk()
 
 
+def may_be_read(desk: MissionDesk) -> None:
+    contact = ContactFactory(address="alice@example.org")
+    PermissionFactory(identity=desk.pipeline.identity, contact=contact, read=True)
+
+
 def page(client: Client, mission: Mission) -> str:
     answer = client.get(reverse("admin:pipelines_mission_change", args=[mission.pk]))
     assert answer.status_code == 200
@@ -47,6 +52,7 @@ def test_the_page_shows_the_contract_beside_what_was_handed_in(
     desk: MissionDesk, admin_client: Client
 ) -> None:
     mission = desk.worked(prose="<b>done</b>", open_questions=["Whose site is it?"])
+    may_be_read(desk)
     html = page(admin_client, mission)
     assert "&lt;b&gt;done&lt;/b&gt;" in html and "Whose site is it?" in html
     assert "Publish what the contract" in html and "site/index.html" in html
@@ -61,8 +67,7 @@ def test_mail_that_a_person_may_not_read_is_covered(
 ) -> None:
     mission = desk.admit()
     assert "hello" not in page(admin_client, mission)
-    contact = ContactFactory(address="alice@example.org")
-    PermissionFactory(identity=desk.pipeline.identity, contact=contact, read=True)
+    may_be_read(desk)
     assert "hello" in page(admin_client, mission)
 
 
@@ -128,6 +133,7 @@ def test_a_quiet_mission_is_stuck_only_when_it_keeps_a_write_set(
 
 def test_the_shell_lists_and_shows_missions(desk: MissionDesk) -> None:
     mission = desk.worked()
+    may_be_read(desk)
     (listed,) = shell("list", "--status", "open")
     (shown,) = shell("show", str(mission.pk)[:8])
     assert listed["id"] == shown["id"] == str(mission.pk)

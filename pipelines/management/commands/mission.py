@@ -45,9 +45,9 @@ class Command(JsonCommand):
             return self._list(options)
         mission = _found(options["mission"])
         if options["verb"] == "show":
-            contract = selectors.contract_of(mission, for_person=True)
-            shown = schemas.MissionDetail.whole(mission, contract=contract)
-            self.emit(_plain(shown), _described(mission))
+            is_covered = selectors.is_covered(mission.pipeline_id, for_person=True)
+            whole = schemas.MissionDetail.whole(mission, is_covered=is_covered)
+            self.emit(_plain(whole), _described(mission, whole))
             return Exit.AS_ASKED
         act = missions.release if options["verb"] == "release" else missions.abandon
         ended = act(mission_id=mission.pk, reason=options["reason"], by=Asker("operator", "shell"))
@@ -60,7 +60,8 @@ class Command(JsonCommand):
         rows = selectors.stuck_missions() if options["stuck"] else models.Mission.objects.all()
         if options["status"]:
             rows = rows.filter(status=options["status"])
-        for mission in rows.select_related("stage").order_by("-opened_at")[: options["limit"]]:
+        newest = rows.select_related("stage").order_by("-opened_at")[: options["limit"]]
+        for mission in selectors.shown_missions(newest, for_person=True):
             self.emit(_plain(schemas.MissionOut.of(mission)), _line(mission))
         return Exit.AS_ASKED
 
@@ -86,15 +87,16 @@ def _line(mission: models.Mission) -> str:
     )
 
 
-def _described(mission: models.Mission) -> str:
+def _described(mission: models.Mission, whole: schemas.MissionDetail) -> str:
     lines = [_line(mission), f"pipeline-{mission.pipeline_id}, stage {mission.stage.position}"]
     lines.append(f"may write: {', '.join(mission.contract['write_set']) or 'nothing'}")
-    for result in mission.results.order_by("round"):
-        prose = result.prose.splitlines()[0][:200]
-        lines.append(f"round {result.round}: {result.verdict} ({result.confidence:g}) {prose}")
+    for result in whole.results:
+        prose = result["prose"].splitlines()[0][:200]
+        found = f"{result['verdict']} ({result['confidence']:g})"
+        lines.append(f"round {result['round']}: {found} {prose}")
     lines += [
         f"{event.at:%F %T} {event.kind} by {event.actor}" for event in mission.events.order_by("id")
     ]
-    if mission.reason:
-        lines.append(f"reason: {mission.reason}")
+    if whole.reason:
+        lines.append(f"reason: {whole.reason}")
     return "\n".join(lines)
