@@ -14,7 +14,8 @@ back:
                   was claimed, ran or waited was cancelled or interrupted. Its mission ends, and
                   what it was waiting for is taken back. Database only
 `pipeline_ended`  sender=Pipeline, pipeline_id=UUID, status=str: it completed, failed, was cancelled
-                  or interrupted. Its directory goes once that is committed
+                  or interrupted. Its directory goes once that is committed. The head of the log may
+                  be locked already: a receiver asks for rows after the commit
 `mission_ended`   sender=Mission, mission_id=UUID, stage_id=int, pipeline_id=UUID, status=str,
                   reason=str: it is closed, failed, escalated or abandoned, and never opens again.
                   Database only

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from django.db import DataError
+from django.db import DataError, connection, transaction
 from django.utils import timezone
 
 from guards.services.units import unit_of_work
 from guards.signals import unit_closing
 from mail.models import Part
 from pipelines.exceptions import ClaimLost
-from pipelines.models import Pipeline, Stage
-from pipelines.services import beginning, claims, control, execution, intake, readying, rules
+from pipelines.models import ExecutorTurn, Pipeline, Stage
+from pipelines.services import (
+    beginning,
+    claims,
+    control,
+    execution,
+    intake,
+    readying,
+    rules,
+    stages,
+    unanswered,
+)
+from pipelines.types import RunResult
+from teams.services.verification import verify
 from tests.pipelines.factories import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +87,60 @@ def test_of_two_that_have_looked_one_begins(due):
     assert begun(first) is not None
     assert begun(second) is None
     assert Stage.objects.get(command="quiet").attempt == 1
+
+
+@pytest.mark.parametrize("other", [{"fence": 7}, {"status": "queued", "fence": 1}])
+def test_a_pipeline_that_is_not_as_it_was_starts_no_stage_and_its_unit_goes_on(due, other):
+    pipeline, kept = due(), due()
+    looked = beginning.look_at(pipeline.pk)
+    Pipeline.objects.filter(pk=pipeline.pk).update(**other)
+
+    with unit_of_work():
+        Pipeline.objects.filter(pk=kept.pk).update(error="on record")
+        assert beginning.begin(looked) is None
+
+    kept.refresh_from_db()
+    stage = pipeline.stages.get(command="quiet")
+    assert (stage.status, stage.attempt, stage.claimed_by) == ("pending", 0, "")
+    assert kept.error == "on record"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_on_a_database_that_is_a_way_off_a_pipeline_begins_and_ends_in_few_messages(due):
+    """The turn, the moves with the log's head, and the events with the commit."""
+    pipeline = due()
+    looked = beginning.look_at(pipeline.pk)
+    with transaction.atomic():
+        ExecutorTurn.take()  # its row is made the first time
+
+    with messages() as begins, unit_of_work():
+        claim = beginning.begin(looked, last=True)
+    with messages() as ends:
+        success = stages.Success(looked.due[0], RunResult(ok=True), None)
+        unanswered.end(claim, reply=looked.reply, after=success)
+
+    pipeline.refresh_from_db()
+    assert pipeline.status == "completed"
+    assert verify().ok
+    if connection.vendor == "postgresql":
+        for texts, statements in ((begins, [2, 4, 2]), (ends, [4, 2])):
+            sent = [text.split("; ") for text in texts[: len(statements)]]
+            assert [len(text) for text in sent] == statements
+            assert "FOR UPDATE" in sent[-2][-1]
+            assert sent[-1][-1] == "COMMIT"
+
+
+@contextmanager
+def messages():
+    """What is sent, in its order; after the commit others may follow."""
+    sent = []
+
+    def note(execute, sql, *rest):
+        sent.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(note):
+        yield sent
 
 
 def test_whoever_has_lost_one_looks_beside_the_oldest_and_passes_it_over_once(due, settings):

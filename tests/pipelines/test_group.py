@@ -336,6 +336,20 @@ def test_of_two_that_have_looked_each_pipeline_begins_once(due, settings):
     assert set(Stage.objects.exclude(command="reply").values_list("attempt", flat=True)) == {1}
 
 
+def test_what_was_lost_before_it_begins_beside_others_starts_no_stage(due):
+    due("a")
+    lost = due("lost")
+    looked = look()
+    Pipeline.objects.filter(pk=lost.pk).update(fence=7)
+
+    with unit_of_work():
+        begun = beginning.begin_several(looked)
+
+    assert [one.due[0].command for one, _ in begun] == ["a"]
+    stage = Stage.objects.get(command="lost")
+    assert (stage.status, stage.attempt, stage.claimed_by) == ("pending", 0, "")
+
+
 def test_whoever_has_lost_most_looks_beside_the_oldest_and_passes_them_over_once(due, settings):
     settings.PIPELINE_CONCURRENCY, settings.QUEUE_WORKERS = 4, 2
     pipelines = [due(name) for name in "abcd"]
