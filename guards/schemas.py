@@ -136,12 +136,14 @@ class IdentityPage(Schema):
 
 
 class WhoAmI(Schema):
-    """The caller's own token. The secret is not known here."""
+    """The caller's own token and whose it is. The secret is not known here."""
 
     prefix: str
     label: str
     scopes: list[str]
     identity: str | None
+    name: str | None
+    kind: str | None
     project: str
     expires_at: datetime | None
 
@@ -153,6 +155,8 @@ class WhoAmI(Schema):
             label=row.label,
             scopes=row.scopes,
             identity=row.identity.handle if row.identity else None,
+            name=row.identity.name if row.identity else None,
+            kind=row.identity.kind if row.identity else None,
             project=row.project,
             expires_at=row.expires_at,
         )

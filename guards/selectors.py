@@ -143,6 +143,15 @@ def latest_heartbeat(role: str) -> Heartbeat | None:
     return Heartbeat.objects.filter(role=role).order_by("-seen_at").first()
 
 
+def person_of(asker: str) -> str:
+    """The name of the person whose token asked, as `token:PREFIX`; empty for anybody else."""
+    kind, _, prefix = asker.partition(":")
+    if kind != "token" or not prefix:
+        return ""
+    found = ApiToken.objects.filter(prefix=prefix, identity__kind=Identity.Kind.HUMAN)
+    return found.values_list("identity__name", flat=True).first() or ""
+
+
 def sees_everything(token: ApiToken) -> bool:
     """Whether a token is bound to neither an identity nor a project, and to no one row."""
     return token.identity_id is None and not token.project and not token.holder_type

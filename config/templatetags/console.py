@@ -17,6 +17,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from approvals.sentences import hold_reason_sentence
+from guards import selectors as guards_selectors
+from guards.models import ApiToken, Identity
 from guards.unseen import is_unseen, visible
 from mail import sentences
 from teams.models import Event
@@ -54,6 +56,18 @@ LEVEL_ICONS: Mapping[str, str] = {
     "unverified": "help",
     "untrusted": "gpp_bad",
 }
+
+
+@register.simple_tag(takes_context=True)
+def asker(context: template.Context, who: str, nobody: str = "") -> str:
+    """Who asked or answered; of a person's token the name too, for whom may see tokens."""
+    from guards.fronts.console import may_view  # which itself loads these tags
+
+    request = context.get("request")
+    if request is None or not (may_view(request, ApiToken) and may_view(request, Identity)):
+        return who or nobody
+    name = guards_selectors.person_of(who)
+    return f"{name} ({who})" if name else who or nobody
 
 
 @register.filter

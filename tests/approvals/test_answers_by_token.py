@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.test import Client, RequestFactory
+from django.urls import reverse
 
 from approvals.admin.fields import reason_given
 from approvals.models import Approval, Effect, Hold
 from guards.exceptions import InvalidInput
 from guards.models import ApiToken, IdempotentCall, Identity
+from guards.selectors import person_of
 from guards.services import identities, tokens
 from tests.approvals import factories
 from tests.approvals.kinds import CountingKind
@@ -23,7 +26,11 @@ def client_of(kind: str | None, *scopes: str, **options: Any) -> Client:
     identity: Identity | None = None
     if kind is not None:
         identity = identities.create_identity(
-            handle=f"one-{kind}", email=f"{kind}@example.org", kind=kind, by=factories.OPERATOR
+            handle=f"one-{kind}",
+            name=f"One {kind.capitalize()}",
+            email=f"{kind}@example.org",
+            kind=kind,
+            by=factories.OPERATOR,
         )
     wanted = list(scopes) or ["approvals:answer", "approvals:read"]
     token, secret = tokens.mint(
@@ -173,3 +180,34 @@ def test_a_get_changes_nothing(kind: CountingKind, person) -> None:
         assert person.get(f"/api/v1/approvals/{approval.pk}/{path}").status_code == 405
     approval.refresh_from_db()
     assert approval.state == "pending"
+
+
+def test_the_console_names_the_person_whose_token_answered_to_whom_may_see_tokens(
+    kind: CountingKind, person, admin_client: Client
+) -> None:
+    approval = factories.opened()
+    post(person, f"/approvals/{approval.pk}/reject", reason="not yet")
+    approval.refresh_from_db()
+    name = Identity.objects.get(kind="human").name
+    page = reverse("admin:approvals_approval_change", args=[approval.pk])
+    assert f"{name} ({approval.decided_by})" in admin_client.get(page).content.decode()
+
+    looker = User.objects.create_user("otto", password="otto-pass-1", is_staff=True)
+    looker.user_permissions.set(Permission.objects.filter(codename="view_approval"))
+    browser = Client()
+    browser.force_login(looker)
+    shown = browser.get(page).content.decode()
+    assert approval.decided_by in shown and name not in shown
+
+
+def test_an_agents_token_has_no_persons_name(kind: CountingKind) -> None:
+    for kind_of in ("human", "agent"):
+        client_of(kind_of)
+    named = {
+        str(token.identity and token.identity.kind): person_of(f"token:{token.prefix}")
+        for token in ApiToken.objects.select_related("identity")
+    }
+    assert named == {"human": Identity.objects.get(kind="human").name, "agent": ""}
+    assert [person_of(other) for other in ("operator:ada", "token:", "token:cs_none", "")] == [
+        ""
+    ] * 4

@@ -92,11 +92,19 @@ def test_a_revoked_token_is_refused_at_its_next_call() -> None:
 
 
 def test_whoami_says_what_the_token_may() -> None:
-    identity = IdentityFactory(handle="claude")
+    identity = IdentityFactory(handle="claude", name="Claude")
     shown = answer(caller(["decisions:read"], identity), "/api/v1/whoami")
-    assert shown["identity"] == "claude"
+    assert (shown["identity"], shown["name"], shown["kind"]) == ("claude", "Claude", "agent")
     assert shown["scopes"] == ["decisions:read"]
     assert "digest" not in shown
+
+
+def test_whoami_names_the_person_and_for_a_token_of_nobody_nobody() -> None:
+    person = IdentityFactory(handle="zoe", name="Zoe Marsh", kind="human")
+    shown = answer(caller(ALL, person), "/api/v1/whoami")
+    assert (shown["name"], shown["kind"]) == ("Zoe Marsh", "human")
+    nobodys = answer(caller(ALL), "/api/v1/whoami")
+    assert (nobodys["identity"], nobodys["name"], nobodys["kind"]) == (None, None, None)
 
 
 def test_a_token_of_an_identity_sees_that_identitys_decisions_only() -> None:
