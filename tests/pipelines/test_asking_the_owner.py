@@ -78,6 +78,8 @@ def test_a_worker_asks_is_told_no_asks_for_less_is_allowed_and_ends(workshop: Wo
     assert float(mission.usd) == pytest.approx(
         sum(result.usage["usd"] for result in (first, second, third))
     ), "a session's cost counts once"
+    costs = mission.events.filter(kind__startswith="cost").values_list("kind", flat=True)
+    assert list(costs) == ["cost"] * 3, "what the client accounts for is compared over all runs"
     first_token.refresh_from_db()
     assert first_token.revoked_at is not None and mission.token_id != first_token.pk
     assert not home.exists()

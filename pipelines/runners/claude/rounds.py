@@ -24,7 +24,7 @@ from pipelines.exceptions import GateRefused
 from pipelines.models import Mission, MissionResult
 from pipelines.runners import base
 from pipelines.runners.claude import command_line, lodging, outcome, running, workplace
-from pipelines.runners.claude.broker import Tally
+from pipelines.runners.claude.broker import Bounds, Meter, Tally, prices
 from pipelines.runners.claude.broker.usage import Tokens
 from pipelines.runners.claude.lodging import Lodging
 from pipelines.runners.claude.outcome import Outcome
@@ -100,18 +100,22 @@ class Work:
         return self._judged(ended, came, handed_in)
 
     def _run(self, before: Snapshot) -> Ended:
-        """Dispatch, start, wait. Where nothing could be started, nothing was spent."""
+        """Dispatch, start, wait. Where its model was never asked, nothing was spent."""
         resumes = bool(self.mission.session_id)
         session = self.mission.session_id or str(uuid.uuid4())
         token = tokens.new_secret()
+        left = self.mission.max_usd - self.mission.usd
+        turns = self.job.spec.budget.max_turns if self.job.spec.budget else 1
+        meter = Meter(Bounds(left, turns), prices.declared())
         entrance = Entrance(
             token=token,
             session=session,
             prompt=self._prompt(resumes),
-            usd=float(self.mission.max_usd - self.mission.usd),
+            usd=float(left),
             seconds=max(1.0, self.ends_at - time.monotonic()),
             resumes=resumes,
             before=before,
+            meter=meter,
             dispatch=partial(self._dispatch, session, token),
         )
         runs = self.runs
@@ -119,7 +123,7 @@ class Work:
             return running.run(self.job, self.place, entrance)
         except CountersignError:
             if self.runs > runs:
-                missions.record_cost(mission=self.mission, usd=0.0, turns=0)
+                self._count(Outcome(ok=False), meter.tally())
             raise
 
     def _dispatch(self, session: str, token: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets as randomness
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from pipelines.runners.claude import (
     tools,
     workplace,
 )
-from pipelines.runners.claude.broker import Bounds, Broker, Meter, Tally, Upstream, prices
+from pipelines.runners.claude.broker import Broker, Meter, Tally, Upstream
 from pipelines.runners.claude.command_line import Words
 from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.lodging import Lodging
@@ -47,7 +46,7 @@ class Entrance:
     """How one run begins: `token` is its one-mission token, `usd` what it may still cost.
 
     `dispatch` puts it on record, and makes the token count: nothing is reached before. `seconds` is
-    what it has. `before` is what its workplace holds.
+    what it has. `before` is what its workplace holds. `meter` counts what it uses of its model.
     """
 
     token: str
@@ -56,6 +55,7 @@ class Entrance:
     usd: float
     seconds: float
     before: Snapshot
+    meter: Meter
     dispatch: Callable[[], None]
     resumes: bool = False
 
@@ -77,12 +77,12 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
     """
     configuration = servers.configuration(job.spec)
     key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
-    broker = _broker(job, entrance, key)
+    broker = Broker(Upstream(key), entrance.meter, randomness.token_urlsafe(32))
     stream = Stream(frozenset(configuration), frozenset(tools.built_in(job.spec.tools)))
     begin = _confined if preflight.is_confined(job.spec) else _unconfined
     around, ended = begin(job, _Run(lodging, entrance, configuration, broker, key, stream))
     stream.finish()
-    return Ended(ended, stream, around, broker.meter.tally())
+    return Ended(ended, stream, around, entrance.meter.tally())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,11 @@ class _Run:
     entrance: Entrance
     configuration: Mapping[str, Any]
     broker: Broker
-    key: str
+    key: str = field(repr=False)
     stream: Stream
 
     def model_at(self, url: str) -> Model:
         return Model(url, self.broker.word, self.key)
-
-
-def _broker(job: Job, entrance: Entrance, key: str) -> Broker:
-    """Who asks the model for this run; its word opens nothing else, and nothing later."""
-    turns = job.spec.budget.max_turns if job.spec.budget else 1
-    bounds = Bounds(Decimal(str(entrance.usd)), turns)
-    return Broker(Upstream(key), Meter(bounds, prices.declared()), randomness.token_urlsafe(32))
 
 
 def _confined(job: Job, run: _Run) -> tuple[Surroundings, ProcessResult]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipelines.runners import base
 from pipelines.runners.claude.lodging import Lodging
@@ -59,8 +59,8 @@ class Model:
     """
 
     url: str
-    word: str
-    key: str
+    word: str = field(repr=False)
+    key: str = field(repr=False)
 
 
 def build(
