@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="collect only tests that use the database of this run, without `one_database`",
     )
+
+
+def pytest_configure() -> None:
+    """What is loaded and collected stays for the whole run: it is no garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for again, and among what the tests make alone."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--started", type=float, default=time.time())
     options = parser.parse_args(arguments)
 
+    gc.disable()  # as in manage.py
     import django
 
     django.setup()
