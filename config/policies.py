@@ -1,6 +1,6 @@
 """Who may load what, by address: the middleware that gives each part of the house its CSP.
 
-The default (settings) is strict. Unfold's Alpine evaluates expressions from attributes and sets
+The default is strict. Unfold's Alpine evaluates expressions from attributes and sets
 style attributes, so `/admin/` gets exactly those two allowances and nothing else; a nonce would
 switch `'unsafe-inline'` off again and is left out of its `style-src`.
 """
@@ -10,9 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from csp.constants import NONCE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
+from csp.constants import NONCE, NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+
+#: Strict everywhere; the console replaces script-src and style-src with what its Alpine needs.
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "base-uri": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "frame-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+    }
+}
 
 CONSOLE_POLICY: dict[str, list[Any]] = {
     "script-src": [SELF, UNSAFE_EVAL, NONCE],

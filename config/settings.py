@@ -7,11 +7,10 @@ from typing import Any
 
 import django_stubs_ext
 import environ
-from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import reverse_lazy
 
-from config import api_files
+from config import api_files, policies
 
 django_stubs_ext.monkeypatch()
 
@@ -364,21 +363,7 @@ SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W008", "security.W021"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
 
-# Strict everywhere; the console replaces script-src and style-src with what its Alpine needs.
-CONTENT_SECURITY_POLICY: dict[str, Any] = {
-    "DIRECTIVES": {
-        "default-src": [SELF],
-        "base-uri": [SELF],
-        "connect-src": [SELF],
-        "form-action": [SELF],
-        "frame-ancestors": [NONE],
-        "frame-src": [SELF],
-        "img-src": [SELF, "data:"],
-        "object-src": [NONE],
-        "script-src": [SELF, NONCE],
-        "style-src": [SELF, NONCE],
-    }
-}
+CONTENT_SECURITY_POLICY = policies.CONTENT_SECURITY_POLICY
 
 LANGUAGE_CODE = "en"
 # The operator's zone for times in the console; storage is always UTC.
