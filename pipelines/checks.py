@@ -13,7 +13,7 @@ from guards.types import HOUSE_CHECKS
 from pipelines import safe_lists
 from pipelines.exceptions import OptionNotAllowed
 from pipelines.runners.claude import destinations, sandbox
-from pipelines.runners.claude.broker import prices, upstream
+from pipelines.runners.claude.broker import address, prices
 from pipelines.services.claims import LEASE, RENEW_EVERY
 from pipelines.services.planning import CLAUDE
 from pipelines.specification import DEFAULT_TIMEOUT, QUEUE_MARGIN
@@ -141,7 +141,7 @@ def worker_doors(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 def worker_model(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """The Messages API has an address, and prices are prices: no worker starts otherwise."""
     try:
-        upstream.check()
+        address.of_api()
         prices.declared()
     except InvalidInput as error:
         return [

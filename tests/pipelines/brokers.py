@@ -13,9 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 from pipelines.runners.claude import egress
-from pipelines.runners.claude.broker import Bounds, Broker, Meter, Upstream
+from pipelines.runners.claude.broker import Bounds, Meter
+from pipelines.runners.claude.broker.exchange import Broker
 from pipelines.runners.claude.broker.prices import Prices
-from pipelines.runners.claude.broker.upstream import Patience
+from pipelines.runners.claude.broker.upstream import Patience, Upstream
 
 KEY, WORD = "sk-ant-the-real-key", "the-word-of-this-mission"
 

@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from guards.exceptions import InvalidInput, SecretUnavailable
-from pipelines.runners.claude.broker import Upstream, prices, upstream
+from pipelines.runners.claude.broker import prices, upstream
 from pipelines.runners.claude.broker.exchange import AT_ONCE
 from pipelines.runners.claude.broker.meter import REQUESTS_A_TURN
 from pipelines.runners.claude.broker.prices import Price
+from pipelines.runners.claude.broker.upstream import Upstream
 from pipelines.runners.claude.broker.usage import Reading, Tokens
 from pipelines.runners.claude.broker.visitors import MOST_BODY
 from tests.pipelines.brokers import (

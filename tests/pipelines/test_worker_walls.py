@@ -21,7 +21,7 @@ from guards.exceptions import ProcessFailed
 from pipelines import snapshots
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import destinations, sandbox, seccomp
-from pipelines.runners.claude.broker import Broker
+from pipelines.runners.claude.broker.exchange import Broker
 from pipelines.runners.claude.destinations import Destination, Place
 from pipelines.runners.claude.sandbox import Walls
 from tests.pipelines import brokers

@@ -14,13 +14,15 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from pipelines.runners.claude import one_path
-from pipelines.runners.claude.broker import Broker
 from pipelines.runners.claude.destinations import MODEL, Destination
+
+if TYPE_CHECKING:
+    from pipelines.runners.claude.broker.exchange import Broker
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from guards.exceptions import BinaryNotAllowed, InvalidInput
 from pipelines.runners import base
 from pipelines.runners.claude import destinations, sandbox, servers, tools
-from pipelines.runners.claude.broker import prices, upstream
+from pipelines.runners.claude.broker import address, prices
 from pipelines.types import CommandSpec
 
 #: Variables that the runner sets itself, or that change what a program is before it starts.
@@ -28,7 +28,7 @@ def check_command(spec: CommandSpec) -> None:
             )
     tools.check(spec.tools, spec.mcp_servers)
     destinations.allowed(servers.urls(servers.configuration(spec)))
-    upstream.check()
+    address.of_api()
     prices.declared()
 
 

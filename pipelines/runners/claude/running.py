@@ -6,7 +6,7 @@ import secrets as randomness
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
@@ -25,7 +25,7 @@ from pipelines.runners.claude import (
     tools,
     workplace,
 )
-from pipelines.runners.claude.broker import Broker, Meter, Tally, Upstream
+from pipelines.runners.claude.broker import Meter, Tally
 from pipelines.runners.claude.command_line import Words
 from pipelines.runners.claude.destinations import Destination
 from pipelines.runners.claude.lodging import Lodging
@@ -33,6 +33,9 @@ from pipelines.runners.claude.stream import Stream
 from pipelines.runners.claude.surroundings import Model, Surroundings
 from pipelines.snapshots import Snapshot
 from pipelines.types import Job
+
+if TYPE_CHECKING:
+    from pipelines.runners.claude.broker.exchange import Broker
 
 #: More than any session prints: tool results and all, in bytes.
 MAX_STREAM = 256 * 1024 * 1024
@@ -75,6 +78,9 @@ def run(job: Job, lodging: Lodging, entrance: Entrance) -> Ended:
 
     A CountersignError means that it was not started, or could not reach anything.
     """
+    from pipelines.runners.claude.broker.exchange import Broker
+    from pipelines.runners.claude.broker.upstream import Upstream
+
     configuration = servers.configuration(job.spec)
     key = secrets.resolve(settings.CLAUDE_API_KEY_REF).reveal()
     broker = Broker(Upstream(key), entrance.meter, randomness.token_urlsafe(32))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 import structlog
 from django.conf import settings
@@ -27,9 +28,11 @@ from guards import process
 from guards.exceptions import ProcessFailed
 from pipelines.exceptions import SandboxMissing
 from pipelines.runners.claude import seccomp
-from pipelines.runners.claude.broker import Broker
 from pipelines.runners.claude.destinations import Destination, Place
 from pipelines.runners.claude.egress import Egress
+
+if TYPE_CHECKING:
+    from pipelines.runners.claude.broker.exchange import Broker
 
 log = structlog.get_logger(__name__)
 

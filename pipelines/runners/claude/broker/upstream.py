@@ -13,20 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from urllib.parse import urlsplit
 
 import h11
-from django.conf import settings
 
-from guards.exceptions import InvalidInput, SecretUnavailable
+from guards.exceptions import SecretUnavailable
+from pipelines.runners.claude.broker import address
 from pipelines.runners.claude.broker.requests import Request
-
-#: Where the Messages API is when CLAUDE_BASE_URL is empty.
-MESSAGES_API = "https://api.anthropic.com"
 
 _CHUNK = 64 * 1024
 _MOST_HEAD = 64 * 1024
-_PORTS = {"http": 80, "https": 443}
 
 
 class Unreachable(OSError):
@@ -90,13 +85,12 @@ class Upstream:
     """
 
     def __init__(self, key: str, patience: Patience | None = None) -> None:
-        self._host, self._port, self._path, self._tls = _place()
+        self._at = address.of_api()
         if not key.isascii() or not key.isprintable() or not key.strip():
             raise SecretUnavailable(
                 "CLAUDE_API_KEY_REF does not hold a key", field="CLAUDE_API_KEY_REF"
             )
         self._key = key.encode()
-        self._named = urlsplit(settings.CLAUDE_BASE_URL or MESSAGES_API).netloc
         self._patience = patience or Patience()
         self._idle: list[_Line] = []
 
@@ -124,12 +118,12 @@ class Upstream:
 
     def _head(self, request: Request) -> h11.Request:
         ours = [
-            (b"host", self._named.encode()),
+            (b"host", self._at.named.encode()),
             (b"x-api-key", self._key),
             (b"content-length", str(len(request.body)).encode()),
             *request.fields,
         ]
-        return h11.Request(method="POST", target=f"{self._path}{request.target}", headers=ours)
+        return h11.Request(method="POST", target=f"{self._at.path}{request.target}", headers=ours)
 
     async def _answered(self, line: _Line) -> h11.Response:
         while True:
@@ -150,11 +144,11 @@ class Upstream:
     async def _connected(self) -> _Line:
         try:
             async with asyncio.timeout(self._patience.connect):
-                secure = _verified() if self._tls else None
-                opened = await asyncio.open_connection(self._host, self._port, ssl=secure)
+                secure = _verified() if self._at.tls else None
+                opened = await asyncio.open_connection(self._at.host, self._at.port, ssl=secure)
         except (OSError, TimeoutError) as error:
             said = str(error) or "no connection in time"
-            raise Unreachable(f"{self._host} cannot be reached: {said}") from error
+            raise Unreachable(f"{self._at.host} cannot be reached: {said}") from error
         return _Line(*opened)
 
     def _idle_line(self) -> _Line | None:
@@ -173,25 +167,6 @@ class Upstream:
             self._idle.append(line)
         else:
             line.writer.transport.abort()
-
-
-def check() -> None:
-    """InvalidInput where CLAUDE_BASE_URL is no address of a server."""
-    _place()
-
-
-def _place() -> tuple[str, int, str, bool]:
-    """Host, port, path and whether it speaks TLS."""
-    url = settings.CLAUDE_BASE_URL or MESSAGES_API
-    parts = urlsplit(url)
-    try:
-        port = parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:
-        port = 0
-    extra = parts.query or parts.fragment or parts.username or parts.password
-    if not parts.hostname or not port or extra or parts.scheme not in _PORTS:
-        raise InvalidInput(f"{url!r} is no http or https address", field="CLAUDE_BASE_URL")
-    return parts.hostname, port, parts.path.rstrip("/"), parts.scheme == "https"
 
 
 @cache
