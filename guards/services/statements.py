@@ -42,8 +42,8 @@ def execute(statements: Sequence[Statement]) -> list[Result]:
     with connection.cursor() as cursor:
         if not can_join(connection):
             return [_executed(cursor, one) for one in statements]
-        text = "; ".join(one.text for one in statements)
-        cursor.execute(text, [value for one in statements for value in one.values])
+        # Bound one by one: the driver knows a statement again, but not what is joined of several.
+        cursor.execute("; ".join(cursor.mogrify(one.text, one.values) for one in statements))
         results = [_result(cursor)]
         with connection.wrap_database_errors:
             while cursor.nextset():

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 #: How often a group with room looks for more, in seconds.
 _LOOK_SECONDS = 0.5
-#: How long an end waits for those of others to go on record with it, in seconds.
+#: How long ends, and the room they make, wait for those of others, in seconds.
 _COMMIT_DELAY = 0.005
 #: Until when a program may be about to end, in seconds since its start.
 _YOUNG = 0.05
@@ -71,7 +71,7 @@ class Group:
         of them is raised once the others are through.
         """
         looked = [first] if first is not None else self._look()
-        self._go_round(looked)
+        self._go_round(looked, lingers=first is None)
         has_begun = first is None or not self._in_vain
         while self._has_any or (looked and has_begun):
             wake(self._room)
@@ -85,17 +85,26 @@ class Group:
             raise self._problem
         return has_begun
 
-    def _go_round(self, looked: list[Looked]) -> None:
+    def _go_round(self, looked: list[Looked], *, lingers: bool = True) -> None:
         self._start(self._move(looked))
         self._set_aside()
         if not self._room:
             self._wait()
+        elif lingers:
+            self._linger()
 
     def _wait(self) -> None:
-        """For an end, and then a moment for those of what has only just begun: most are short."""
+        """For an end, and for those of what has only just begun."""
         self._collect(_LOOK_SECONDS)
+        self._linger()
+
+    def _linger(self) -> None:
+        """For a moment, so long as something has only just begun: most are short.
+
+        What ends together goes on record together, and makes room for as many at once.
+        """
         until = time.monotonic() + _COMMIT_DELAY
-        while self._ended and (left := until - time.monotonic()) > 0:
+        while (left := until - time.monotonic()) > 0:
             young = time.monotonic() - _YOUNG
             if not any(member.began > young for member in self._running.values()):
                 return

@@ -173,28 +173,39 @@ def _head_statement() -> Statement:
     return Statement(f"{statement} FOR UPDATE" if locks else statement)
 
 
-_COLUMNS = (
-    *("seq", "at", "kind", "subject_type", "subject_id", "actor"),
-    *("project", "project_seq", "facts", "prev_hash", "hash"),
-)
+_COLUMNS = {
+    "seq": "bigint",
+    "at": "timestamptz",
+    "kind": "text",
+    "subject_type": "text",
+    "subject_id": "text",
+    "actor": "text",
+    "project": "text",
+    "project_seq": "bigint",
+    "facts": "text",
+    "prev_hash": "text",
+    "hash": "text",
+}
+_INSERT = f"INSERT INTO teams_event ({', '.join(_COLUMNS)})"
 
 
 def _writing(rows: Sequence[tuple[Any, ...]], head: LogHead) -> list[Statement]:
-    """The events and the new head; on PostgreSQL in one statement.
+    """The events and the new head; on PostgreSQL in one statement, with one value for all events.
 
     That one wakes the tailers too: PostgreSQL delivers it exactly when the events become visible.
     SQLite needs no word, its tailers watch `PRAGMA data_version`.
     """
     move = "UPDATE teams_logposition SET seq = %s, hash = %s WHERE id = 1"
-    each = f"({', '.join(['%s'] * len(_COLUMNS))})"
-    values = ", ".join([each] * len(rows))
-    insert = f"INSERT INTO teams_event ({', '.join(_COLUMNS)}) VALUES {values}"  # noqa: S608
-    events = [value for row in rows for value in row]
     if connection.vendor != "postgresql":
-        return [Statement(insert, events), Statement(move, [head.seq, head.hash])]
+        each = f"({', '.join(['%s'] * len(_COLUMNS))})"
+        text = f"{_INSERT} VALUES {', '.join([each] * len(rows))}"
+        values = [value for row in rows for value in row]
+        return [Statement(text, values), Statement(move, [head.seq, head.hash])]
     moved = f"WITH moved AS ({move} RETURNING pg_notify(%s, %s)::text)"
-    told = [head.seq, head.hash, CHANNEL, str(head.seq)]
-    return [Statement(f"{moved} {insert}", [*told, *events])]
+    listed = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+    events = json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows], default=str)
+    text = f"{moved} {_INSERT} SELECT * FROM json_to_recordset(%s::json) AS event ({listed})"  # noqa: S608
+    return [Statement(text, [head.seq, head.hash, CHANNEL, str(head.seq), events])]
 
 
 def _chained(old: LogHead, drafts: Sequence[EventDraft]) -> tuple[list[tuple[Any, ...]], LogHead]:
