@@ -44,10 +44,11 @@ def execute(statements: Sequence[Statement]) -> list[Result]:
             return [_executed(cursor, one) for one in statements]
         # Bound one by one: the driver knows a statement again, but not what is joined of several.
         cursor.execute("; ".join(cursor.mogrify(one.text, one.values) for one in statements))
-        results = [_result(cursor)]
+        driver = cursor.cursor  # each look at it through Django's costs as much as a value
         with connection.wrap_database_errors:
-            while cursor.nextset():
-                results.append(_result(cursor))
+            results = [_told(driver)]
+            while driver.nextset():
+                results.append(_told(driver))
     return results
 
 
@@ -70,6 +71,12 @@ def can_join(connection: BaseDatabaseWrapper) -> bool:
 def _executed(cursor: CursorWrapper, statement: Statement) -> Result:
     cursor.execute(statement.text, statement.values)
     return _result(cursor)
+
+
+def _told(driver: Any) -> Result:
+    """The driver's present result; its description would be made anew for each of its columns."""
+    has_rows = driver.pgresult is not None and driver.pgresult.nfields
+    return Result(driver.rowcount, driver.fetchall() if has_rows else [])
 
 
 def _result(cursor: CursorWrapper) -> Result:
