@@ -259,7 +259,7 @@ CLAUDE_BINARY = env.str("CLAUDE_BINARY", default="claude")
 CLAUDE_API_KEY_REF = env.str("CLAUDE_API_KEY_REF", default="claude-api-key")
 # Where the Messages API is. Empty: Anthropic's own address.
 CLAUDE_BASE_URL = env.str("CLAUDE_BASE_URL", default="")
-# What models' tokens cost, as JSON (docs/workers.md): with it we count what a worker costs ourselves.
+# What tokens of models cost, as JSON (docs/workers.md): with it we count what a worker costs.
 CLAUDE_PRICES = env.str("CLAUDE_PRICES", default="")
 # Which model workers use. Empty: the program's own choice.
 CLAUDE_MODEL = env.str("CLAUDE_MODEL", default="")
