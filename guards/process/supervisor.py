@@ -246,11 +246,11 @@ def spawn(
 
     OSError says why it does not start.
     """
-    beyond = max(files) + 1
-    high = {
-        number: fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, beyond) for number, file in files.items()
-    }
+    beyond = max(files) + 1  # so that none is in the way of another one's number
+    high: dict[int, int] = {}
     try:
+        for number, file in files.items():
+            high[number] = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, beyond)
         os.chdir(directory)
         return os.posix_spawn(
             argv[0],

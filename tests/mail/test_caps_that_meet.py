@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from guards.types import Asker, Subject
 from mail.exceptions import ReplyRefused
-from mail.models import Message, Outbound
+from mail.gateways.memory import MemoryServer
+from mail.models import Account, Message, Outbound
 from mail.services import drafting, outbound, polling
 from mail.signals import outbound_changed
 from tests.databases import exit_of, forked, shared
@@ -25,17 +27,27 @@ WORKERS = 4
 REFUSED = 3
 
 
-@pytest.mark.invariant(22)
-def test_of_answers_that_meet_one_sender_gets_one_a_day(tmp_path: Path, account, mail_server):
+def several(account: Account, mail_server: MemoryServer) -> list[int]:
+    """One message for each worker, by one sender."""
     polling.poll(account_id=account.pk)
     for number in range(WORKERS):
         mail_server.deliver(USER, make_mail(subject=str(number)))
     polling.poll(account_id=account.pk)
-    messages = list(Message.objects.values_list("pk", flat=True))
+    return list(Message.objects.values_list("pk", flat=True))
+
+
+def meet(act: Callable[[int, Path], object], messages: list[int], gate: Path) -> list[int]:
+    """Each in a process of its own, all through one gate at once; how they ended."""
+    workers = [forked(lambda pk=pk: act(pk, gate)) for pk in messages]
+    gate.touch()
+    return [exit_of(worker) for worker in workers]
+
+
+@pytest.mark.invariant(22)
+def test_of_answers_that_meet_one_sender_gets_one_a_day(tmp_path: Path, account, mail_server):
+    messages = several(account, mail_server)
     with shared(tmp_path):
-        workers = [forked(lambda pk=pk: answer(pk, tmp_path / "gate")) for pk in messages]
-        (tmp_path / "gate").touch()
-        assert [exit_of(worker) for worker in workers] == [0] * WORKERS
+        assert meet(answer, messages, tmp_path / "gate") == [0] * WORKERS
         assert Outbound.objects.count() == 1
 
 
@@ -57,15 +69,9 @@ def test_of_drafts_that_meet_only_so_many_wait_as_one_agent_may_have(
 ):
     settings.OPEN_DRAFTS_PER_AGENT = 2
     make_contact(account.identity, "alice@example.org", "rw-")
-    polling.poll(account_id=account.pk)
-    for number in range(WORKERS):
-        mail_server.deliver(USER, make_mail(subject=str(number)))
-    polling.poll(account_id=account.pk)
-    messages = list(Message.objects.values_list("pk", flat=True))
+    messages = several(account, mail_server)
     with shared(tmp_path):
-        workers = [forked(lambda pk=pk: draft(pk, tmp_path / "gate")) for pk in messages]
-        (tmp_path / "gate").touch()
-        refused = [exit_of(worker) for worker in workers]
+        refused = meet(draft, messages, tmp_path / "gate")
         assert sorted(refused) == [0, 0, REFUSED, REFUSED]
         assert Outbound.objects.filter(status="held").count() == Outbound.objects.count() == 2
 
