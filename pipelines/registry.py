@@ -46,10 +46,10 @@ class Runner(Protocol):
 class Startable(Runner, Protocol):
     """A runner whose stages can run beside others in one thread; `run` is both in one."""
 
-    def start(self, job: Job, vectors: Sequence[Sequence[str]], several: Several) -> Session:
-        """Start what `describe` has said, which is on record; `several` says when it has ended.
+    def order(self, job: Job, vectors: Sequence[Sequence[str]], several: Several) -> Session:
+        """Have what `describe` has said, which is on record, started.
 
-        A CountersignError where it does not start.
+        `several` confirms that, and says when it has ended. A CountersignError where it may not be.
         """
         ...
 
@@ -101,7 +101,7 @@ def needs_preparation(runner: Runner) -> bool:
 
 def is_startable(runner: Runner) -> TypeGuard[Startable]:
     """Whether its stages can run beside others."""
-    return callable(getattr(runner, "start", None)) and callable(getattr(runner, "result", None))
+    return callable(getattr(runner, "order", None)) and callable(getattr(runner, "result", None))
 
 
 def register_runner(runner: Runner) -> None:

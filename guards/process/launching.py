@@ -38,31 +38,36 @@ class Surroundings:
     has_daemons: bool = False
 
 
-def start(
+def order(
     argv: Sequence[str],
     around: Surroundings,
     supervisor: Supervisor,
     *,
     files: Sequence[int],
     is_last: bool,
-) -> int:
-    """Start one child in a session of its own, with `files` as its standard ones; its pid.
+) -> None:
+    """Have one child started in a session of its own, with `files` as its standard ones.
 
     argv[0] goes through the allow-list unless the caller vouches for it. InvalidInput for an
-    argument that cannot be passed on, ProcessFailed when the system refuses to start it.
+    argument that cannot be passed on.
     """
     refuse_unpassable(argv, around.env)
     program = _find_vouched(argv[0]) if around.vouched else str(resolve_binary(argv[0]))
+    supervisor.order(
+        [program, *argv[1:]],
+        env=_environment(around.env, around.cwd),
+        directory=str(around.cwd or Path.cwd()),
+        files=[*files, *around.pass_fds],
+        numbers=around.pass_fds,
+        is_last=is_last,
+        adopts=not around.has_daemons,
+    )
+
+
+def answer(argv: Sequence[str], supervisor: Supervisor) -> int:
+    """The pid of that child, the next one that was ordered; ProcessFailed where none starts."""
     try:
-        return supervisor.start(
-            [program, *argv[1:]],
-            env=_environment(around.env, around.cwd),
-            directory=str(around.cwd or Path.cwd()),
-            files=[*files, *around.pass_fds],
-            numbers=around.pass_fds,
-            is_last=is_last,
-            adopts=not around.has_daemons,
-        )
+        return supervisor.answer()
     except OSError as error:
         raise ProcessFailed(f"{argv[0]!r} does not start: {error.strerror}") from error
 

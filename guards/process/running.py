@@ -9,7 +9,7 @@ from pathlib import Path
 
 from guards.exceptions import InvalidInput
 from guards.process import supervisors
-from guards.process.launching import Surroundings, limits_of, start
+from guards.process.launching import Surroundings, answer, limits_of, order
 from guards.process.session import Session
 from guards.process.types import MAX_OUTPUT, Follower, Limits, ProcessResult
 
@@ -80,20 +80,16 @@ def run_steps(
     )
     session = Session(stdin, max_output=max_output, timeout=timeout, follow=follow)
     try:
-        start_all(argvs, around, session, on_start)
+        order_all(argvs, around, session)
+        confirm_all(argvs, session, on_start)
         session.watch()
     finally:
         session.end()
     return session.result()
 
 
-def start_all(
-    argvs: Sequence[Sequence[str]],
-    around: Surroundings,
-    session: Session,
-    on_start: Callable[[int], None] | None = None,
-) -> None:
-    """Start the steps in order; of the pipes between them we keep no end."""
+def order_all(argvs: Sequence[Sequence[str]], around: Surroundings, session: Session) -> None:
+    """Have the steps started in order; of the pipes between them we keep no end."""
     supervisor = supervisors.take(limits_of(around))
     session.obey(supervisor)
     errors, sink = os.pipe()
@@ -106,15 +102,25 @@ def start_all(
             try:
                 with _closing(upstream), _closing(writing):
                     files = (upstream, writing, sink)
-                    pid = start(argv, around, supervisor, files=files, is_last=not left)
-                session.add(pid)
-                if on_start is not None:
-                    on_start(pid)
+                    order(argv, around, supervisor, files=files, is_last=not left)
             except BaseException:
                 os.close(downstream)
                 raise
             upstream = downstream
     session.read_output_from(upstream)
+
+
+def confirm_all(
+    argvs: Sequence[Sequence[str]],
+    session: Session,
+    on_start: Callable[[int], None] | None = None,
+) -> None:
+    """Once all steps that were ordered have started; ProcessFailed where one does not."""
+    for argv in argvs:
+        pid = answer(argv, session.supervisor)
+        session.add(pid)
+        if on_start is not None:
+            on_start(pid)
 
 
 @contextmanager

@@ -75,6 +75,12 @@ class Session:
         self._channel = supervisor.fileno()
         self._selector.register(self._channel, selectors.EVENT_READ, self)
 
+    @property
+    def supervisor(self) -> Supervisor:
+        """Whom it has its children from."""
+        assert self._supervisor is not None  # noqa: S101 - whoever has children has one
+        return self._supervisor
+
     def add(self, pid: int) -> None:
         """Take a started child in."""
         self._children.append(pid)
@@ -127,12 +133,11 @@ class Session:
 
     def _listen(self, seconds: float = 0.0) -> None:
         """Take in who has ended. Once the supervisor is lost, nobody can know of the others."""
-        assert self._supervisor is not None  # noqa: S101 - whoever has children has one
         try:
-            self._supervisor.listen(seconds)
+            self.supervisor.listen(seconds)
         except ProcessFailed:
             self._is_lost = True
-        known = self._supervisor.codes
+        known = self.supervisor.codes
         self._codes = [
             known.get(pid) if code is None else code
             for pid, code in zip(self._children, self._codes, strict=True)

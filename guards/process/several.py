@@ -10,7 +10,7 @@ from types import TracebackType
 
 from guards.exceptions import InvalidInput
 from guards.process.launching import Surroundings
-from guards.process.running import start_all
+from guards.process.running import confirm_all, order_all
 from guards.process.session import Session
 from guards.process.types import MAX_OUTPUT, Limits
 
@@ -21,6 +21,7 @@ class Several:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._going_on: dict[Session, None] = {}
+        self._ordered: dict[Session, Sequence[Sequence[str]]] = {}
 
     def __enter__(self) -> Several:
         return self
@@ -35,7 +36,7 @@ class Several:
             self._end(session)
         self._selector.close()
 
-    def start(
+    def order(
         self,
         argvs: Sequence[Sequence[str]],
         *,
@@ -45,27 +46,38 @@ class Several:
         cwd: Path | str | None = None,
         max_output: int = MAX_OUTPUT,
     ) -> Session:
-        """Start a run as `run_steps` does, with the same refusals; its time begins now.
+        """Have a run started as `run_steps` does, with its refusals; its time begins now.
 
-        Once `ended` has it, its `result` says how it ended.
+        `confirm` it before the next look at what has ended: several so start at the same time. Once
+        `ended` has it, its `result` says how it ended.
         """
         if not argvs:
             raise InvalidInput("there are no steps to run", field="argv")
         around = Surroundings(env or {}, cwd, Limits(), timeout, vouched=False)
         session = Session(stdin, max_output=max_output, timeout=timeout, selector=self._selector)
         try:
-            start_all(argvs, around, session)
+            order_all(argvs, around, session)
         except BaseException:
             session.end()
             raise
         self._going_on[session] = None
+        self._ordered[session] = argvs
         return session
+
+    def confirm(self, session: Session) -> None:
+        """Once it has started; ProcessFailed, and nothing is left of it, where it does not."""
+        try:
+            confirm_all(self._ordered.pop(session), session)
+        except BaseException:
+            self._end(session)
+            raise
 
     def ended(self, seconds: float) -> list[Session]:
         """Serve all until at least one has ended, for so long at most; those that have ended.
 
         Each is over then: killed where it had met a limit, reaped, and all that it wrote is read.
         """
+        assert not self._ordered, "what is not confirmed cannot end"  # noqa: S101
         until = time.monotonic() + seconds
         while True:
             left = max(0.0, until - time.monotonic())

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +52,7 @@ class Supervisor:
                 pass_fds=[number],
             )
         self._heard = bytearray()
+        self._answers: deque[tuple[str, int]] = deque()
         self._in_hand = 0
         self._is_fit = True
         #: The exit codes of those that have ended, by their pids (negative: a signal).
@@ -70,7 +72,7 @@ class Supervisor:
         """Whether all that it has started has ended, and nothing of it is left."""
         return self._in_hand == 0
 
-    def start(
+    def order(
         self,
         argv: Sequence[str],
         *,
@@ -80,8 +82,8 @@ class Supervisor:
         numbers: Sequence[int],
         is_last: bool,
         adopts: bool,
-    ) -> int:
-        """Start a program, whose name is a full path; its pid. OSError says why it does not start.
+    ) -> None:
+        """Have a program started, whose name is a full path; `answer` tells what came of it.
 
         `files` are its standard ones and those that it gets as `numbers`. `is_last`: no other one
         follows in this run. `adopts`: what it leaves behind ends with the run.
@@ -91,11 +93,16 @@ class Supervisor:
         order = (vector, environment, os.fsencode(directory), list(numbers), is_last, adopts)
         self._send(supervisor.write(("start", *order)), files)
         self._in_hand += 1
-        word, said = self._answer("started", "refused")
+
+    def answer(self) -> int:
+        """The pid of the next one that was ordered; OSError says why it does not start."""
+        while not self._answers:
+            self._hear()
+            self._take_all()
+        word, said = self._answers.popleft()
         if word == "refused":
-            self._in_hand -= 1
             raise OSError(said, os.strerror(said))
-        return int(said)
+        return said
 
     def listen(self, seconds: float = 0.0) -> None:
         """Take in what it says of ends, once it says something, for so long at most."""
@@ -121,6 +128,11 @@ class Supervisor:
         while self._in_hand:
             self._hear()
             self._take_all()
+
+    def forget(self) -> None:
+        """The run is over: what was said of it is of no use to the next one."""
+        self.codes = {}
+        self._answers.clear()
 
     def close(self) -> subprocess.Popen[bytes]:
         """Close the channel: it ends what it has, and itself. Its process, to be waited for."""
@@ -150,17 +162,6 @@ class Supervisor:
             self._lose(None)
         self._heard += heard
 
-    def _answer(self, *words: str) -> tuple[str, int]:
-        """The next message that is one of these; what is said before is taken in."""
-        while True:
-            message = self._next()
-            if message is None:
-                self._hear()
-            elif message[0] in words:
-                return message[0], message[1]
-            else:
-                self._take(message)
-
     def _take_all(self) -> None:
         while (message := self._next()) is not None:
             self._take(message)
@@ -175,17 +176,22 @@ class Supervisor:
         return message
 
     def _take(self, message: supervisor.Message) -> None:
-        if message[0] == "ended":
-            self.codes[message[1]] = message[2]
-        else:
-            _, codes, self._is_fit = message
+        word, *said = message
+        if word == "ended":
+            pid, self.codes[pid] = said
+        elif word == "over":
+            codes, self._is_fit = said
             self.codes.update(codes)
             self._in_hand = 0
+        else:
+            self._answers.append((word, *said))
+            self._in_hand -= word == "refused"
 
     def _lose(self, error: OSError | None) -> NoReturn:
         """It is gone, or does not answer: it then sees its channel closed, and ends what it has."""
         self._is_fit = False
         self._in_hand = 0
+        self._answers.clear()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
             self._process.send_signal(signal.SIGCONT)
@@ -220,7 +226,7 @@ class _Pool:
         with self._changing:
             self._at_work.remove(one)
             if one.is_over and one.is_idle:
-                one.codes = {}
+                one.forget()
                 self._idle.append(one)
             else:
                 self._close(one)

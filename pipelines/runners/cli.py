@@ -50,11 +50,11 @@ class CliRunner:
             return RunResult(ok=False, error=error.detail)
         return _result(job, ended)
 
-    def start(
+    def order(
         self, job: Job, vectors: Sequence[Sequence[str]], several: process.Several
     ) -> process.Session:
-        """The same beside others, with the vectors that are on record."""
-        return several.start(vectors, **_options(job))
+        """Have it started beside others, with the vectors that are on record."""
+        return several.order(vectors, **_options(job))
 
     def result(self, job: Job, session: process.Session) -> RunResult:
         """How one that was started beside others has ended."""

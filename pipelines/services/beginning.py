@@ -8,7 +8,6 @@ process runs. A pipeline that cannot begin like that is claimed by itself and lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
@@ -27,11 +25,13 @@ from pipelines.services import (
     claims,
     files,
     readying,
+    rows,
     stages,
     transitions,
     verification,
 )
 from pipelines.services.claims import Claim, SeveralTaken
+from pipelines.services.places import Place
 from pipelines.services.readying import BUILT_IN, Work
 from pipelines.services.rows import Answer, Message
 from pipelines.services.turn import Turn
@@ -60,48 +60,15 @@ def look_at(pipeline_id: UUID) -> Looked | None:
     return _look(found.value[0], partial(_found, due)) if found.value else None
 
 
-@dataclass(slots=True)
-class _Place:
-    """Which of the oldest due pipelines this process looks ahead to: workers stand side by side.
-
-    Two that look at the same moment would see the same oldest one, and one of them in vain. Whoever
-    has lost one to another moves on by one; a worker that is alone never does, and takes the
-    oldest. `passed` is an oldest one that was left to another: still there the next time, it is
-    taken, so that none is passed over twice.
-    """
-
-    number: int = 0
-    passed: UUID | None = None
-
-    def choose(self, waiting: Sequence[UUID]) -> UUID:
-        """One of the oldest that wait, in their order; there is at least one."""
-        chosen = waiting[min(self.number, len(waiting) - 1)]
-        if waiting[0] == self.passed:
-            chosen = waiting[0]
-        self.passed = None if chosen == waiting[0] else waiting[0]
-        return chosen
-
-    def choose_several(self, waiting: Sequence[UUID], count: int) -> Sequence[UUID]:
-        """Several of them that stand side by side, where each worker takes so many."""
-        start = max(0, min(self.number * claims.share(), len(waiting) - count))
-        if start and waiting[0] == self.passed:
-            start = 0
-        self.passed = waiting[0] if start else None
-        return waiting[start : start + count]
-
-    def move_on(self) -> None:
-        """Another worker stands here."""
-        places = math.ceil(settings.PIPELINE_CONCURRENCY / claims.share())
-        self.number = (self.number + 1) % max(1, places)
-
-
-_place = _Place()
+_place = Place()
+#: The commands of the last look: the next one mostly begins with the same.
+_of_late: set[str] = set()
 
 
 def look_ahead() -> Looked | None:
     """One of the due pipelines that wait longest, if it can begin at once."""
-    waiting = claims.oldest_due(_place.number + 1)
-    return look_at(_place.choose(waiting)) if waiting else None
+    chosen = _place.choose(claims.oldest_due(_place.window(1)), 1)
+    return look_at(chosen[0]) if chosen else None
 
 
 def look_along(count: int, *, ended: Collection[UUID], seconds: float) -> list[Looked] | None:
@@ -111,15 +78,17 @@ def look_along(count: int, *, ended: Collection[UUID], seconds: float) -> list[L
     who has to carry it out. `ended` are pipelines that count as running and will not any more;
     `seconds` are what a stage's time may be.
     """
-    waiting = claims.free_for(_place.number * claims.share() + count, but=ended)
+    waiting = claims.free_for(_place.window(count), but=ended)
     if not waiting:
         return []
-    return _look_at_several(_place.choose_several(waiting, count), seconds) or None
+    return _look_at_several(_place.choose([*waiting], count), waiting, seconds) or None
 
 
 def look_for_group(pipeline_id: UUID, *, seconds: float) -> Looked | None:
     """That pipeline, if it is due and can begin beside others."""
-    several = _look_at_several([pipeline_id], seconds)
+    found = rows.find_parts(Pipeline, ("message_id",), where={"pk": pipeline_id})
+    messages = {one.pk: one.message_id for one in found}
+    several = _look_at_several([*messages], messages, seconds)
     return several[0] if several else None
 
 
@@ -134,7 +103,6 @@ def begin(looked: Looked, *, last: bool = False) -> Claim | None:
     changes = {"current": stage.position, "files_at": timezone.now()}
     taking = claims.take_looked_at(message, looked.pipeline, changes=changes)
     if taking is None:
-        _place.move_on()
         return None
     started = stages.ask_start(
         message,
@@ -148,7 +116,7 @@ def begin(looked: Looked, *, last: bool = False) -> Claim | None:
     message.send(last=last)
     claim = taking.hold()
     if claim is None:
-        _place.move_on()
+        _place.meet(looked.pipeline.pk)
         return None
     stages.note_start(stage, started)
     transitions.must(stands.value, f"the command that pipeline {looked.pipeline.pk} begins with")
@@ -201,8 +169,8 @@ def begin_several(
     started = _ask_first_stages(message, taken, standing)
     message.send(last=True)
     held = taken.hold()
-    if 2 * len(held) < len(several):
-        _place.move_on()
+    if lost := [pk for pk in taken.asked if pk not in held]:
+        _place.meet(lost[0])
     begun = [(standing[pk], claim) for pk, claim in held.items()]
     complete = len(transitions.keys_of(started)) == len(begun)
     transitions.must(complete, "the first stage of one of several pipelines")
@@ -226,32 +194,46 @@ def _ask_first_stages(
     return transitions.ask_alike(message, Stage, wanted, old=[Stage.Status.PENDING])
 
 
-def _look_at_several(chosen: Sequence[UUID], seconds: float) -> list[Looked]:
-    """These, up to the first that is not for a group."""
+def _look_at_several(
+    chosen: Sequence[UUID], messages: Mapping[UUID, int], seconds: float
+) -> list[Looked]:
+    """These, up to the first that is not for a group; `messages` are the keys of their mails."""
+    if not chosen:
+        return []
     message = Message()
     pipelines = message.find(Pipeline, where={"pk": chosen, "status": Pipeline.DUE})
     pending = stages.ask_pending(message, chosen)
+    without = files.ask_for_attachments(message, [messages[one] for one in chosen])
+    commands = verification.ask_for(message, _of_late)
     message.send()
     due = stages.pending_in(pending.value, chosen)
+    known = _commands_of([one for work, _ in due.values() for one in work], commands.value)
     found = {pipeline.pk: pipeline for pipeline in pipelines.value}
-    message = Message()
-    empty = files.ask_which_begin_empty(message, found.values())
-    commands = verification.ask_for(
-        message, {one.command for work, _ in due.values() for one in work}
-    )
-    message.send()
     specs: dict[tuple[str, str], CommandSpec] = {}
     several: list[Looked] = []
     for pipeline_id in chosen:
         pipeline = found.get(pipeline_id)
         if pipeline is None:
             continue  # somebody has taken it meanwhile
-        read = (due[pipeline_id], empty.value, commands.value, specs)
+        read = (due[pipeline_id], without.value, known, specs)
         looked = _look(pipeline, partial(_found_simple, *read))
         if looked is None or not _is_for_a_group(looked, seconds):
             break
         several.append(looked)
     return several
+
+
+def _commands_of(work: Sequence[Stage], found: list[Command]) -> list[Command]:
+    """The commands of these stages: of those that were just read, else asked for."""
+    wanted = {stage.command for stage in work}
+    if missing := wanted - _of_late:
+        message = Message()
+        more = verification.ask_for(message, missing)
+        message.send()
+        found = [*found, *more.value]
+    _of_late.clear()
+    _of_late.update(wanted)
+    return found
 
 
 def _is_for_a_group(looked: Looked, seconds: float) -> bool:
@@ -264,7 +246,7 @@ def _is_for_a_group(looked: Looked, seconds: float) -> bool:
 
 def _found_simple(
     due: tuple[list[Stage], Stage | None],
-    empty: Collection[UUID],
+    without: Collection[int],
     commands: Collection[Command],
     specs: dict[tuple[str, str], CommandSpec],
     pipeline: Pipeline,
@@ -273,7 +255,7 @@ def _found_simple(
     work, reply = due
     if pipeline.failing or len(work) != 1 or reply is None or work[0].runner == BUILT_IN:
         return None
-    if pipeline.pk not in empty:
+    if not files.begins_empty(pipeline, without):
         return None
     stage = work[0]
     key = (stage.command, stage.digest)
@@ -302,10 +284,10 @@ def _found(work: tuple[list[Stage], Stage | None], pipeline: Pipeline) -> Looked
     if pipeline.failing or not due or due[0].runner == BUILT_IN:
         return None
     message, stage = Message(), due[0]
-    empty = files.ask_which_begin_empty(message, [pipeline])
+    without = files.ask_for_attachments(message, [pipeline.message_id])
     commands = verification.ask_for(message, [stage.command])
     message.send()
-    if pipeline.pk not in empty.value:
+    if not files.begins_empty(pipeline, without.value):
         return None
     spec, directory = readying.runnable_of(commands.value, stage), files.directory_of(pipeline.pk)
     ready = readying.ready(stage, pipeline.pipe, directory, looked_at=spec)

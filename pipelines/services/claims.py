@@ -206,20 +206,22 @@ def oldest_due(count: int) -> list[UUID]:
     return [pipeline.pk for pipeline in found]
 
 
-def free_for(count: int, *, but: Collection[UUID] = ()) -> list[UUID]:
+def free_for(count: int, *, but: Collection[UUID] = ()) -> dict[UUID, int]:
     """The due pipelines that wait longest and meet no other one, at most so many: a look, no claim.
 
-    `but` are those that still count as running, and will not any more.
+    Each with the key of its mail. `but` are those that still count as running, and will not any
+    more.
     """
     sets: list[list[str]] | None = None
-    found: list[UUID] = []
-    for pipeline in _in_pages(begun=True, size=max(count, 1)):
+    found: dict[UUID, int] = {}
+    parts = ("write_set", "message_id")
+    for pipeline in _in_pages(begun=True, parts=parts, size=max(count, 1)):
         if pipeline.write_set:
             sets = turn.running_write_sets(but) if sets is None else sets
             if turn.meets(pipeline.pk, pipeline.write_set, sets):
                 continue
             sets.append(pipeline.write_set)
-        found.append(pipeline.pk)
+        found[pipeline.pk] = pipeline.message_id
         if len(found) >= count:
             break
     return found

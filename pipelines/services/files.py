@@ -18,7 +18,6 @@ import structlog
 from django.utils import timezone
 
 from guards.exceptions import CountersignError
-from guards.services.statements import Result
 from mail import selectors as mail
 from mail.services import enclosures as mail_files
 from mail.types import Attachment, Enclosure
@@ -68,17 +67,15 @@ def prepare(*, pipeline: Pipeline) -> dict[str, Any]:
     return filled
 
 
-def ask_which_begin_empty(message: Message, pipelines: Collection[Pipeline]) -> Answer[set[UUID]]:
-    """Those whose directory was never filled, and for which there is nothing to fill it with."""
-    never = [one for one in pipelines if one.files_at is None and one.pipe.get("files") == []]
-    if not never:
-        return Answer.known(set())
+def ask_for_attachments(message: Message, message_ids: Collection[int]) -> Answer[set[int]]:
+    """Which of these mails bring no attachment, for `begins_empty`; there is at least one."""
+    return message.ask(mail.parts_of(message_ids), mail.without_attachments_in)
 
-    def read(found: Result) -> set[UUID]:
-        without = mail.without_attachments_in(found)
-        return {one.pk for one in never if one.message_id in without}
 
-    return message.ask(mail.parts_of([one.message_id for one in never]), read)
+def begins_empty(pipeline: Pipeline, without: Collection[int]) -> bool:
+    """Whether its directory was never filled, and there is nothing to fill it with."""
+    never = pipeline.files_at is None and pipeline.pipe.get("files") == []
+    return never and pipeline.message_id in without
 
 
 def make_empty(pipeline_id: UUID) -> Path:

@@ -45,6 +45,8 @@ _LOOK_SECONDS = 0.5
 _COMMIT_DELAY = 0.005
 #: Until when a program may be about to end, in seconds since its start.
 _YOUNG = 0.05
+#: For how long what was looked at may begin without another look, in seconds.
+_FRESH = 0.05
 
 
 class Group:
@@ -56,6 +58,8 @@ class Group:
         self._several = several
         self._size = claims.share()
         self._running: dict[Session, _Member] = {}
+        self._ahead: list[Looked] = []
+        self._ahead_at = 0.0
         self._ended: list[End] = []
         self._failed: list[_Failure] = []
         self._is_closed = False
@@ -121,15 +125,30 @@ class Group:
 
     def _look(self) -> list[Looked]:
         """The next ones, with nothing of them claimed."""
-        if self._is_closed or not self._room or not self._task.goes_on:
+        if not self._room or not self._may_look:
             return []
-        if self._in_vain > 1 and time.monotonic() < self._look_at:
-            return []
+        if len(self._ahead) >= self._room and time.monotonic() < self._ahead_at + _FRESH:
+            looked, self._ahead = self._ahead[: self._room], self._ahead[self._room :]
+            return looked
         self._look_at = time.monotonic() + _LOOK_SECONDS
+        return self._look_for(self._room)
+
+    def _look_further(self) -> None:
+        """At those that may begin once there is room, while the children run."""
+        if self._may_look:
+            self._ahead, self._ahead_at = self._look_for(self._size), time.monotonic()
+
+    @property
+    def _may_look(self) -> bool:
+        if self._is_closed or not self._task.goes_on:
+            return False
+        return self._in_vain <= 1 or time.monotonic() >= self._look_at
+
+    def _look_for(self, count: int) -> list[Looked]:
         ended = {end.claim.pipeline_id for end in self._ended}
         left = self._task.seconds_left
         try:
-            return beginning.look_along(self._room, ended=ended, seconds=left) or []
+            return beginning.look_along(count, ended=ended, seconds=left) or []
         except Exception as error:  # noqa: BLE001 - told, and the others go on
             self._stumble(error, "what is due cannot be looked at")
             return []
@@ -196,9 +215,18 @@ class Group:
     # --- its children -----------------------------------------------------------------------------
 
     def _start(self, members: Iterable[_Member]) -> None:
+        """All of them at the same time; while they start, a look at those that come after them."""
+        ordered: list[tuple[Session, _Member]] = []
         for member in members:
             with self._in_hand(member):
-                self._start_one(member)
+                if (session := self._order(member)) is not None:
+                    ordered.append((session, member))
+                    self._running[session] = member
+        if not self._room:
+            self._look_further()
+        for session, member in ordered:
+            with self._in_hand(member):
+                self._confirm(session, member)
 
     @contextmanager
     def _in_hand(self, member: _Member) -> Iterator[None]:
@@ -210,23 +238,31 @@ class Group:
             self._problem = error
             self._stumble(error, "a stage is left as it is", stage=member.stage.pk)
 
-    def _start_one(self, member: _Member) -> None:
+    def _order(self, member: _Member) -> Session | None:
         """What is wrong with its directory or its program is how the stage ends."""
         try:
             files.make_empty_at(member.looked.work.directory)
         except CountersignError as error:
             self._failed.append((member, carrying.sentence(error), None))
-            return
+            return None
         stage_starting.send(**member.facts)
         try:
-            vectors = member.looked.work.vectors
-            session = member.runner.start(member.job, vectors, self._several)
+            return member.runner.order(member.job, member.looked.work.vectors, self._several)
         except CountersignError as error:
-            stage_returned.send(**member.facts)
-            result = RunResult(ok=False, error=error.detail)
-            self._failed.append((member, result.error, result))
-        else:
-            self._running[session] = member
+            self._take_refusal(member, error)
+            return None
+
+    def _confirm(self, session: Session, member: _Member) -> None:
+        try:
+            self._several.confirm(session)
+        except CountersignError as error:
+            del self._running[session]
+            self._take_refusal(member, error)
+
+    def _take_refusal(self, member: _Member, error: CountersignError) -> None:
+        stage_returned.send(**member.facts)
+        result = RunResult(ok=False, error=error.detail)
+        self._failed.append((member, result.error, result))
 
     def _collect(self, seconds: float) -> None:
         """Take in those that have ended, once at least one has, for so long at most."""

@@ -162,16 +162,34 @@ def test_a_step_that_fails_cancels_all_and_is_named(steps: list[list[str]], fail
 
 
 def test_a_step_that_cannot_start_ends_those_that_did(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
     started: list[int] = []
+    with pytest.raises(ProcessFailed):
+        process.run_steps(
+            [["sleep", "300"], [str(broken)]], timeout=60, vouched=True, on_start=started.append
+        )
+    assert len(started) == 1
+    _assert_gone(started[0])
+
+
+def test_a_step_that_may_not_start_ends_those_that_did(tmp_path: Path) -> None:
     with pytest.raises(ProcessFailed):
         process.run_steps(
             [["sleep", "300"], [str(tmp_path / "nothing")]],
             timeout=60,
             vouched=True,
-            on_start=started.append,
+            env={"MARK": str(tmp_path)},
         )
-    assert len(started) == 1
-    _assert_gone(started[0])
+    assert not [one for one in Path("/proc").glob("[0-9]*") if _has(one, str(tmp_path).encode())]
+
+
+def _has(process: Path, mark: bytes) -> bool:
+    try:
+        return mark in (process / "environ").read_bytes()
+    except OSError:
+        return False
 
 
 def test_an_error_in_the_callers_note_of_the_start_leaves_no_child() -> None:

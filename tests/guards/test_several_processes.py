@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
-from guards.exceptions import BinaryNotAllowed, InvalidInput
+from guards.exceptions import BinaryNotAllowed, InvalidInput, ProcessFailed
 from guards.process import Session, Several
+from tests.guards.runs import started
 
 pytestmark = pytest.mark.one_database
 
@@ -24,7 +26,7 @@ def all_of(several: Several, count: int) -> list[Session]:
 def test_each_gets_its_own_input_and_gives_its_own_output():
     with Several() as several:
         sessions = [
-            several.start([["cat"], ["cat"]], stdin=f"{number}".encode() * 70_000, timeout=20)
+            started(several, [["cat"], ["cat"]], stdin=f"{number}".encode() * 70_000, timeout=20)
             for number in range(3)
         ]
         assert set(all_of(several, 3)) == set(sessions)
@@ -35,18 +37,18 @@ def test_each_gets_its_own_input_and_gives_its_own_output():
 
 def test_a_short_one_has_ended_while_a_long_one_runs():
     with Several() as several:
-        several.start([["sleep", "20"]], timeout=30)
-        short = several.start([["true"]], timeout=30)
+        started(several, [["sleep", "20"]], timeout=30)
+        short = started(several, [["true"]], timeout=30)
         assert several.ended(10.0) == [short]
         assert several.ended(0.05) == []
 
 
 def test_each_keeps_its_own_time_and_its_own_size():
     with Several() as several:
-        slow = several.start([["sleep", "20"]], timeout=0.3)
-        loud = several.start([["yes"]], timeout=20, max_output=1000)
-        good = several.start([["sleep", "0.5"]], timeout=20)
-        bad = several.start([["false"]], timeout=20)
+        slow = started(several, [["sleep", "20"]], timeout=0.3)
+        loud = started(several, [["yes"]], timeout=20, max_output=1000)
+        good = started(several, [["sleep", "0.5"]], timeout=20)
+        bad = started(several, [["false"]], timeout=20)
         all_of(several, 4)
     assert slow.result().timed_out
     assert loud.result().overflowed
@@ -56,17 +58,63 @@ def test_each_keeps_its_own_time_and_its_own_size():
 
 def test_nothing_of_them_stays_behind():
     with pytest.raises(KeyError), Several() as several:
-        session = several.start([["sleep", "20"]], timeout=30)
+        session = started(several, [["sleep", "20"]], timeout=30)
         raise KeyError
     assert session.result().exit_code == -9
 
 
 def test_one_that_does_not_start_leaves_the_others(monkeypatch):
     with Several() as several:
-        good = several.start([["sleep", "0.1"]], timeout=20)
+        good = started(several, [["sleep", "0.1"]], timeout=20)
         with pytest.raises(BinaryNotAllowed):
-            several.start([["true"], ["no-such-program"]], timeout=20)
+            started(several, [["true"], ["no-such-program"]], timeout=20)
         with pytest.raises(InvalidInput):
-            several.start([], timeout=20)
+            started(several, [], timeout=20)
         assert all_of(several, 1) == [good]
     assert good.result().succeeded
+
+
+def test_those_that_are_ordered_start_at_the_same_time():
+    with Several() as several:
+        sessions = [several.order([["cat"], ["cat"]], stdin=b"x", timeout=20) for _ in range(3)]
+        with pytest.raises(AssertionError):
+            several.ended(0.0)  # one that nobody knows of could be taken for one that has ended
+        for session in reversed(sessions):
+            several.confirm(session)
+        assert set(all_of(several, 3)) == set(sessions)
+    assert all(session.result().succeeded for session in sessions)
+
+
+@pytest.mark.parametrize("steps", [["broken"], ["sleep", "broken"], ["broken", "sleep"]])
+def test_one_that_turns_out_not_to_start_leaves_the_others_and_nothing_of_itself(
+    tmp_path: Path, settings, steps: list[str]
+):
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    settings.ALLOWED_BINARIES = [*settings.ALLOWED_BINARIES, str(tmp_path)]
+    lines = {"broken": [str(broken)], "sleep": ["sleep", "20"]}
+    with Several() as several:
+        bad = several.order([lines[step] for step in steps], timeout=30)
+        good = several.order([["true"]], timeout=20)
+        with pytest.raises(ProcessFailed):
+            several.confirm(bad)
+        several.confirm(good)
+        assert all_of(several, 1) == [good]
+        again = started(several, [["true"]], timeout=30)
+        assert all_of(several, 1) == [again]
+
+
+def test_what_was_ordered_and_never_confirmed_does_not_stay_behind(tmp_path: Path):
+    with pytest.raises(KeyError), Several() as several:
+        mark = tmp_path / "mark"
+        several.order([["/bin/sh", "-c", f"touch {mark}; sleep 20; rm {mark}"]], timeout=30)
+        until = time.monotonic() + 10
+        while not mark.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        raise KeyError
+    with Several() as several:
+        other = started(several, [["true"]], timeout=20)
+        assert all_of(several, 1) == [other]
+    assert other.result().succeeded
+    assert mark.exists()

@@ -18,6 +18,7 @@ import pytest
 from guards import process
 from guards.exceptions import ProcessFailed
 from guards.process import Several, supervisor, supervisors
+from tests.guards.runs import started
 
 pytestmark = pytest.mark.one_database
 
@@ -97,8 +98,8 @@ def test_it_ends_too_where_the_run_is_cut_off(pids: Path, how: str) -> None:
 @pytest.mark.invariant(16)
 def test_a_run_beside_it_goes_on(pids: Path) -> None:
     with Several() as several:
-        other = several.start([["/bin/sh", "-c", "sleep 1; echo through"]], timeout=20)
-        first = several.start([daemon(pids)], timeout=20)
+        other = started(several, [["/bin/sh", "-c", "sleep 1; echo through"]], timeout=20)
+        first = started(several, [daemon(pids)], timeout=20)
         assert several.ended(10.0) == [first]
         assert not runs(int(pids.read_text()))
         while not several.ended(10.0):
@@ -179,7 +180,7 @@ def test_a_supervisor_serves_one_run_after_the_other_and_others_beside_each_othe
     assert _parent_of_a_child() == _parent_of_a_child()
     with Several() as several:
         asking = ["/bin/sh", "-c", "echo $PPID; sleep 0.2"]
-        sessions = [several.start([asking], timeout=20) for _ in range(3)]
+        sessions = [started(several, [asking], timeout=20) for _ in range(3)]
         left = {*sessions}
         while left:
             left -= {*several.ended(10.0)}
@@ -250,7 +251,7 @@ def test_it_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-ours")
     supervisors.Supervisor("core=0").close().wait(20)  # as in a process that starts its first one
     with Several() as several:
-        session = several.start([["/bin/sh", "-c", "cat /proc/$PPID/environ"]], timeout=20)
+        session = started(several, [["/bin/sh", "-c", "cat /proc/$PPID/environ"]], timeout=20)
         while not several.ended(10.0):
             continue
     assert b"key-of-ours" not in session.result().stdout
@@ -323,7 +324,7 @@ def test_a_run_that_was_over_by_itself_when_it_was_to_be_ended_is_no_end_of_the_
 
 def start(one: supervisors.Supervisor, *argv: str) -> int:
     with Path(os.devnull).open("r+b") as nothing:
-        return one.start(
+        one.order(
             argv,
             env={},
             directory="/",
@@ -332,6 +333,7 @@ def start(one: supervisors.Supervisor, *argv: str) -> int:
             is_last=True,
             adopts=True,
         )
+    return one.answer()
 
 
 def ticks(pid: int) -> int:

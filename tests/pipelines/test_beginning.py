@@ -21,6 +21,7 @@ from pipelines.services import (
     control,
     execution,
     intake,
+    places,
     readying,
     rules,
     stages,
@@ -52,7 +53,7 @@ def due(desk, owner):
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """A process that has not met another worker yet."""
-    monkeypatch.setattr(beginning, "_place", beginning._Place())
+    monkeypatch.setattr(beginning, "_place", places.Place())
 
 
 def begun(looked):
@@ -143,7 +144,10 @@ def messages():
         yield sent
 
 
-def test_whoever_has_lost_one_looks_beside_the_oldest_and_passes_it_over_once(due, settings):
+def test_whoever_has_lost_one_looks_beside_the_oldest_and_passes_it_over_once(
+    due, settings, monkeypatch
+):
+    monkeypatch.setattr(places, "PATIENCE", 0.0)
     settings.PIPELINE_CONCURRENCY = 2
     oldest, second = due(), due()
     looked = beginning.look_ahead()
