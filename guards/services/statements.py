@@ -52,14 +52,16 @@ def execute(statements: Sequence[Statement]) -> list[Result]:
     return results
 
 
-def execute_last(statements: Sequence[Statement], *, commits: bool) -> None:
+def execute_last(statements: Sequence[Statement], *, commits: bool) -> list[Result]:
     """The last statements of a transaction; in the same message its COMMIT, where that saves time.
 
+    A result for each of them, as `execute`.
     `commits` says that the transaction ends with the block that the caller is about to leave. The
     driver then finds nothing open to commit, and what waits for the commit runs as ever.
     """
     joined = commits and can_join(connections[DEFAULT_DB_ALIAS])
-    execute([*statements, _COMMIT] if statements and joined else statements)
+    results = execute([*statements, _COMMIT] if statements and joined else statements)
+    return results[: len(statements)]
 
 
 def can_join(connection: BaseDatabaseWrapper) -> bool:

@@ -65,8 +65,14 @@ class Pipeline(models.Model):
     class Meta:
         ordering = ["-created_at"]
         indexes = [
-            # Workers look for due rows, oldest first; recovery for expired leases.
+            # Recovery looks for expired leases, the console for those of a status.
             models.Index(fields=["status", "created_at"], name="pipeline_status"),
+            # Workers look for due rows, oldest first, however many there are.
+            models.Index(
+                fields=["created_at"],
+                condition=Q(status__in=["planned", "queued"]),
+                name="pipeline_due",
+            ),
             # The sweep of requesters who have not been told yet.
             models.Index(
                 fields=["notice_due"], condition=Q(notice_due=True), name="pipeline_notice"

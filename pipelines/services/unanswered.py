@@ -14,7 +14,7 @@ from pipelines.models import Pipeline, Stage
 from pipelines.services import stages, transitions
 from pipelines.services.claims import Claim
 from pipelines.services.intake import REPLY
-from pipelines.services.rows import Answer, KeyOf, Message
+from pipelines.services.rows import Answer, Message
 from pipelines.services.stages import Success
 
 
@@ -87,8 +87,8 @@ def move_several_to_end(
 ) -> list[End]:
     """The same for several, in the caller's unit; those whose claim was not lost.
 
-    What `then` asks goes with it, after the ends. ClaimLost where a stage was not as its pipeline
-    says: nobody moves it but under that one's lock.
+    What `then` asks goes with it, after the ends. ClaimLost, which rolls the unit back, where a
+    stage has moved and its pipeline has not, or the other way round: then each is moved by itself.
     """
     now = timezone.now()
     message = Message()
@@ -99,7 +99,8 @@ def move_several_to_end(
     message.send(last=last)
     there = transitions.keys_of(pipelines)
     held = [one for one in ends if one.claim.pipeline_id in there]
-    complete = len(transitions.keys_of(stages_moved)) == 2 * len(held)
+    theirs = {stage.pk for one in held for stage in (one.success.stage, one.reply)}
+    complete = transitions.keys_of(stages_moved) == theirs
     transitions.must(complete, "a stage of several pipelines that ended")
     for one in held:
         facts = stages.facts_of(one.success.result)
@@ -119,18 +120,13 @@ def _ask_pipelines(message: Message, ends: Sequence[End], now: datetime) -> list
 
 
 def _ask_stages(message: Message, ends: Sequence[End], now: datetime) -> list[Answer[set[Any]]]:
-    """The work stages and the replies of those whose pipeline has just ended under its claim."""
-    keys = [one.claim.pipeline_id for one in ends]
-    ended = {"pk": keys, "status": Pipeline.Status.COMPLETED}
+    """The work stages and the replies: which moved has to be what the pipelines' moves say."""
     nothing_sent = {"status": Stage.Status.SUCCEEDED, "started_at": now, "finished_at": now}
-    work: dict[Any, Any] = {}
-    replies: dict[Any, Any] = {}
+    work = {}
     for one in ends:
-        mine = one.claim.mine
-        under = {"pipeline": KeyOf(Pipeline, {**ended, **mine})}
         changes = {"status": Stage.Status.SUCCEEDED, **stages.at_its_end(one.success)}
-        work[one.success.stage.pk] = ({**mine, **under}, changes)
-        replies[one.reply.pk] = (under, nothing_sent)
+        work[one.success.stage.pk] = (one.claim.mine, changes)
+    replies: transitions.Moves = {one.reply.pk: ({}, nothing_sent) for one in ends}
     return [
         *transitions.ask_alike(message, Stage, work, old=[Stage.Status.RUNNING]),
         *transitions.ask_alike(message, Stage, replies, old=[Stage.Status.PENDING]),

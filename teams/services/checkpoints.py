@@ -17,11 +17,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import connection, transaction
 
 from guards import secrets
 from guards.exceptions import SecretUnavailable
-from teams import selectors
+from guards.services import statements
+from guards.services.statements import Statement
 from teams.models import Checkpoint
 from teams.types import LogHead
 
@@ -46,15 +47,22 @@ class Pace:
 
 _pace = Pace()
 
+# Signing follows commits of the house: built by the ORM the statements take most of its time.
+_UNSIGNED = Statement(
+    "SELECT seq, hash FROM teams_logposition"
+    " WHERE id = 1 AND seq > (SELECT COALESCE(MAX(seq), 0) FROM teams_checkpoint)"
+)
+
 
 def sign_head() -> Checkpoint | None:
     """Sign the present head, outside any transaction; None when it is signed already.
 
     SecretUnavailable when the installation key cannot be read.
     """
-    head = selectors.head()
-    if head.seq == 0 or selectors.signed_seq() >= head.seq:
+    (found,) = statements.execute([_UNSIGNED])
+    if not found.rows:
         return None
+    head = LogHead(*found.rows[0])
     key = installation_key()
     checkpoint = Checkpoint(
         seq=head.seq,
@@ -62,13 +70,22 @@ def sign_head() -> Checkpoint | None:
         key_id=key_id(key.public_key()),
         signature=base64.b64encode(key.sign(statement(head))).decode(),
     )
-    try:
-        with transaction.atomic(durable=True):
-            checkpoint.save(force_insert=True)
-    except IntegrityError:
-        # Another process signed the same head meanwhile.
-        return Checkpoint.objects.get(seq=head.seq)
-    return checkpoint
+    # Where another process has signed the same head meanwhile, that one stands.
+    return checkpoint if _is_kept(checkpoint) else Checkpoint.objects.get(seq=head.seq)
+
+
+def _is_kept(checkpoint: Checkpoint) -> bool:
+    fields = [one for one in Checkpoint._meta.concrete_fields if not one.primary_key]
+    names, places = ", ".join(one.column for one in fields), ", ".join(["%s"] * len(fields))
+    values = [one.get_db_prep_save(getattr(checkpoint, one.attname), connection) for one in fields]
+    text = f"INSERT INTO teams_checkpoint ({names}) VALUES ({places})"  # noqa: S608 - columns only
+    insert = Statement(f"{text} ON CONFLICT (seq) DO NOTHING RETURNING id", values)
+    commits = not connection.in_atomic_block
+    with transaction.atomic(durable=True):
+        kept = statements.execute_last([insert], commits=commits)[0].rows
+    if kept:
+        checkpoint.pk = kept[0][0]
+    return bool(kept)
 
 
 def sign_if_due() -> bool:
