@@ -144,7 +144,7 @@ Q_CLUSTER: dict[str, Any] = {
     "name": "countersign",
     "label": "Queue",
     "broker_class": (
-        "guards.queue.brokers.RedisBroker" if REDIS_URL else "guards.queue.brokers.OrmBroker"
+        "guards.queue.redis_broker.RedisBroker" if REDIS_URL else "guards.queue.brokers.OrmBroker"
     ),
     "orm": "default",
     "redis": REDIS_URL or None,

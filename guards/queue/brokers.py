@@ -1,4 +1,4 @@
-"""django-q2's brokers, fenced: only registered tasks enter the queue, and only they leave it.
+"""django-q2's broker, fenced: only registered tasks enter the queue, and only they leave it.
 
 Whoever can write a row into the queue's tables can name any function. The fence stands where the
 worker takes a row, so it holds however the row came about.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from django.utils import timezone
 from django_q.brokers.orm import ORM
-from django_q.brokers.redis_broker import Redis
 from django_q.conf import Conf
 from django_q.models import OrmQ
 
@@ -20,7 +19,8 @@ from guards.services.units import unit_of_work
 Taken = tuple[int | None, str | bytes]
 
 
-def _refuse_unregistered(package: str) -> None:
+def refuse_unregistered(package: str) -> None:
+    """TaskRefused for a package of anything but a registered task."""
     refusal = refusal_of_package(package)
     if refusal is not None:
         raise TaskRefused(f"{refusal[1]!r} is not a registered task")
@@ -33,7 +33,7 @@ class OrmBroker(ORM):
 
     def enqueue(self, task: str) -> int:
         """Put a signed package onto the queue and wake a worker once the transaction commits."""
-        _refuse_unregistered(task)
+        refuse_unregistered(task)
         row = self.get_connection().create(
             key=self.list_key or Conf.CLUSTER_NAME, payload=task, lock=timezone.now()
         )
@@ -76,25 +76,3 @@ class OrmBroker(ORM):
 
     def __getstate__(self) -> tuple[str, str | None]:
         return self.list_key, self._info
-
-
-class RedisBroker(Redis):
-    """The queue in Redis, whose own blocking pop needs no wake-up."""
-
-    def enqueue(self, task: str) -> int:
-        """Put a signed package onto the queue at once (Redis knows no transaction of ours)."""
-        _refuse_unregistered(task)
-        return int(super().enqueue(task))
-
-    def dequeue(self) -> list[Taken]:
-        """Take the oldest package; one that nobody may run is dropped and announced."""
-        taken: list[Taken] = super().dequeue() or []
-        return [row for row in taken if self._admits(row)]
-
-    def _admits(self, row: Taken) -> bool:
-        refusal = refusal_of_package(row[1])
-        if refusal is None:
-            return True
-        with unit_of_work():
-            announce(where=refusal[0], path=refusal[1])
-        return False

@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error
 
 Rule = tuple[str, Callable[[Mapping[str, Any]], bool], str, str]
 
-_BROKERS = ("guards.queue.brokers.OrmBroker", "guards.queue.brokers.RedisBroker")
+_BROKERS = ("guards.queue.brokers.OrmBroker", "guards.queue.redis_broker.RedisBroker")
 
 
 def _retry_is_long_enough(queue: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from guards import secrets
 from guards.exceptions import SecretUnavailable
@@ -70,22 +70,24 @@ def sign_head() -> Checkpoint | None:
         key_id=key_id(key.public_key()),
         signature=base64.b64encode(key.sign(statement(head))).decode(),
     )
-    # Where another process has signed the same head meanwhile, that one stands.
-    return checkpoint if _is_kept(checkpoint) else Checkpoint.objects.get(seq=head.seq)
+    try:
+        _keep(checkpoint)
+    except IntegrityError:
+        # Another process signed the same head meanwhile.
+        return Checkpoint.objects.get(seq=head.seq)
+    return checkpoint
 
 
-def _is_kept(checkpoint: Checkpoint) -> bool:
+def _keep(checkpoint: Checkpoint) -> None:
     fields = [one for one in Checkpoint._meta.concrete_fields if not one.primary_key]
-    names, places = ", ".join(one.column for one in fields), ", ".join(["%s"] * len(fields))
+    names, places = ", ".join(str(one.column) for one in fields), ", ".join(["%s"] * len(fields))
     values = [one.get_db_prep_save(getattr(checkpoint, one.attname), connection) for one in fields]
     text = f"INSERT INTO teams_checkpoint ({names}) VALUES ({places})"  # noqa: S608 - columns only
-    insert = Statement(f"{text} ON CONFLICT (seq) DO NOTHING RETURNING id", values)
     commits = not connection.in_atomic_block
     with transaction.atomic(durable=True):
-        kept = statements.execute_last([insert], commits=commits)[0].rows
-    if kept:
-        checkpoint.pk = kept[0][0]
-    return bool(kept)
+        insert = Statement(f"{text} RETURNING id", values)
+        (kept,) = statements.execute_last([insert], commits=commits)
+    checkpoint.pk = kept.rows[0][0]
 
 
 def sign_if_due() -> bool:

@@ -32,6 +32,14 @@ def test_a_program_without_pages_loads_none_and_web_loads_them(short_directory: 
     assert is_on
 
 
+def test_who_has_no_redis_loads_no_client_for_it_with_the_queue(short_directory: Path) -> None:
+    code = """
+from django_q.brokers import get_broker
+answer = [get_broker().ping(), "redis" in sys.modules]
+"""
+    assert Installation(short_directory).python(code) == [True, False]
+
+
 @pytest.mark.django_db
 @pytest.mark.one_database
 @pytest.mark.parametrize(

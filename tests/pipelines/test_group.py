@@ -224,6 +224,38 @@ def test_each_keeps_its_own_time_limit(due, tmp_path):
     assert not (tmp_path / "late").exists()
 
 
+@pytest.mark.parametrize(("fresh", "looks_again"), [(60.0, False), (0.0, True)])
+def test_the_next_ones_are_looked_at_while_these_run_and_again_if_that_was_long_ago(
+    due, tmp_path, settings, monkeypatch, fresh, looks_again
+):
+    """Each look is told with how many programs are between their start and their end."""
+    settings.PIPELINE_CONCURRENCY = 2
+    monkeypatch.setattr(group, "_FRESH", fresh)
+    running: set[Any] = set()
+    looks: list[tuple[int, list[str]]] = []
+    as_usual = beginning.look_along
+
+    def look_along(*given: Any, **named: Any) -> Any:
+        looked = as_usual(*given, **named)
+        looks.append((len(running), [one.due[0].command for one in looked or []]))
+        return looked
+
+    monkeypatch.setattr(beginning, "look_along", look_along)
+    first = due("a", meeting(tmp_path, "a", "b"))
+    due("b", meeting(tmp_path, "b", "a"))
+    due("c", meeting(tmp_path, "c", "d"))
+    due("d", meeting(tmp_path, "d", "c"))
+    with (
+        at(stage_starting, lambda stage_id, **_: running.add(stage_id)),
+        at(stage_returned, lambda stage_id, **_: running.discard(stage_id)),
+    ):
+        execution.run_on(pipeline_id=first.pk)
+
+    assert set(statuses().values()) == {"completed"}
+    assert (2, ["c", "d"]) in looks
+    assert any(count < 2 and "c" in seen for count, seen in looks) is looks_again
+
+
 # --- what does not simply end well --------------------------------------------------------------
 
 

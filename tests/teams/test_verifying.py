@@ -245,6 +245,22 @@ def test_a_head_is_signed_once(fill: Fill) -> None:
     assert Checkpoint.objects.count() == 1
 
 
+def test_where_two_sign_the_same_head_the_first_one_stands(
+    fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(3)
+    key, theirs = checkpoints.installation_key(), []
+
+    def meanwhile() -> Any:
+        monkeypatch.undo()
+        theirs.append(checkpoints.sign_head())
+        return key
+
+    monkeypatch.setattr(checkpoints, "installation_key", meanwhile)
+    assert checkpoints.sign_head() == theirs[0]
+    assert Checkpoint.objects.count() == 1
+
+
 def test_a_checkpoint_holds_for_its_own_key_and_head_only(
     fill: Fill, settings: Any, tmp_path: Path
 ) -> None:
