@@ -68,6 +68,21 @@ def test_a_new_round_has_no_result_until_its_own_is_handed_in(desk: MissionDesk)
     assert missions.close(mission=mission, changed=[], by=SYSTEM).status == "closed"
 
 
+def test_a_round_keeps_its_first_look_back_and_takes_the_result_of_a_worker_that_comes_later(
+    desk: MissionDesk,
+) -> None:
+    mission, worker = desk.dispatch()
+    missions.record_cost(mission=mission, usd=desk.spec.budget.max_usd, turns=1)
+    assert not missions.next_round(mission=mission, reflection=REFLECTION)
+
+    other = {**REFLECTION, "reason": "It is the worker's own."}
+    document = desk.result(reflection=other)
+    result = missions.submit_result(mission_id=mission.pk, document=document, by=worker)
+
+    assert result.verdict == "pass"
+    assert list(Reflection.objects.values_list("reason", flat=True)) == [REFLECTION["reason"]]
+
+
 def test_all_rounds_together_cost_no_more_than_the_budget(desk: MissionDesk) -> None:
     mission = desk.worked(verdict="fail")
     missions.record_cost(mission=mission, usd=1.0, turns=3)

@@ -31,7 +31,8 @@ def submit_result(*, mission_id: UUID, document: Mapping[str, Any], by: Asker) -
 
     ContractInvalid names the place and the rule of what is not exactly as it must be.
     MissionRefused by `not-the-worker` for anybody but the mission's own token, `not-dispatched`,
-    `mission-ended`; AlreadyDecided for another result of the same round.
+    `mission-ended`; AlreadyDecided for another result of the same round. Its look back is recorded
+    unless the round has one.
     """
     with unit_of_work():
         _require_worker(by, mission_id)
@@ -70,8 +71,7 @@ def _record(mission: Mission, result: ResultDocument, by: Asker) -> MissionResul
         "open_questions": len(result.open_questions),
     }
     record.note(mission, "result", actor=str(by), facts=facts)
-    if result.reflection is not None:
-        _reflect(mission, result.reflection, str(by))
+    _reflect_once(mission, result.reflection, str(by))
     return row
 
 
@@ -94,7 +94,10 @@ def _same(standing: MissionResult, result: ResultDocument) -> MissionResult:
     return standing
 
 
-def _reflect(mission: Mission, reflection: ReflectionDocument, by: str) -> None:
+def _reflect_once(mission: Mission, reflection: ReflectionDocument | None, by: str) -> None:
+    """Record a look back at the round, if there is one and the round has none yet."""
+    if reflection is None or mission.reflections.filter(round=mission.round).exists():
+        return
     Reflection.objects.create(
         mission=mission,
         round=mission.round,
@@ -158,8 +161,7 @@ def next_round(*, mission: Mission, reflection: Mapping[str, Any] | None = None)
     looked_back = None if reflection is None else mission_documents.read_reflection(reflection)
     with unit_of_work():
         held = record.held_open(mission.pk)
-        if looked_back and not held.reflections.filter(round=held.round).exists():
-            _reflect(held, looked_back, str(SYSTEM))
+        _reflect_once(held, looked_back, str(SYSTEM))
         if not _may_follow(held):
             return False
         tokens.revoke_for(holder=record.subject(held.pk))
