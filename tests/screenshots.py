@@ -85,6 +85,8 @@ def photograph_demo() -> None:
             with chromium(address, width=width, dark=dark) as console:
                 console.log_in("operator", password)
                 photograph_all(console, look)
+        for process in installation.processes:
+            process.stop()  # in order: what it started may still write below the directory
 
 
 def photograph_all(console: Console, look: str) -> None:
