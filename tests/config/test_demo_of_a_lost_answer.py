@@ -13,7 +13,7 @@ from config.demo.google import MemoryGoogle, small_google
 from mail.registry import google
 from teams.services import checkpoints
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 @pytest.fixture(autouse=True)

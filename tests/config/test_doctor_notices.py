@@ -12,7 +12,7 @@ from config.doctor.findings import Finding
 from tests.keys import Key, Keys, public_key
 from tests.mail.factories import AccountFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
 
 
 def found() -> Finding:

@@ -20,6 +20,8 @@ from guards.process import ProcessResult
 from pipelines.models import Command
 from tests.servers.presence import find_binary, free_port, require_binaries
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def needed(db: None) -> Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import connection
 from django.http import HttpRequest
@@ -44,6 +45,7 @@ def test_each_kind_is_counted_as_its_own_query_counts(
     assert together == alone
 
 
+@pytest.mark.one_database
 def test_a_request_asks_once_however_often_it_shows_them(
     sample: Sample, operator_after: User, django_assert_num_queries: Any
 ):
@@ -53,6 +55,7 @@ def test_a_request_asks_once_however_often_it_shows_them(
         assert needs.counts(request) is first
 
 
+@pytest.mark.one_database
 def test_only_what_somebody_may_see_is_counted(sample: Sample):
     seen = needs.counts(asked_by(viewer("hold", "account")))
     assert set(seen) == {"held-reply", "failing-account"}
@@ -66,6 +69,7 @@ def test_whoever_may_see_nothing_is_told_of_nothing_and_asks_nothing(
         assert needs.counts(asked_by(AnonymousUser())) == {}
 
 
+@pytest.mark.one_database
 def test_what_is_asked_is_the_same_text_whenever_it_is_asked(sample: Sample):
     for kind, make, _ in needs._SOURCES:
         assert repr(counting([make()])) == repr(counting([make()])), kind
@@ -88,6 +92,7 @@ def test_a_query_that_can_have_no_rows_counts_none(sample: Sample):
         assert cursor.fetchone() == (0, Identity.objects.count())
 
 
+@pytest.mark.one_database
 def test_a_page_shows_the_counts_of_one_statement(
     console: Client, sample: Sample, operator_after: User
 ):

@@ -44,6 +44,7 @@ def inbox(account, mail_server):
     return account
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-16")
 def test_a_stranger_shows_his_address_and_hides_his_subject(inbox):
     found = answer(caller(), "messages")["items"]
@@ -53,6 +54,7 @@ def test_a_stranger_shows_his_address_and_hides_his_subject(inbox):
     ]
 
 
+@pytest.mark.one_database
 def test_a_body_needs_r_or_an_operators_release(inbox):
     stranger, reader = Message.objects.order_by("-pk")
     assert answer(caller(), f"messages/{reader.pk}")["untrusted_text"].strip() == "A line."
@@ -66,6 +68,7 @@ def test_a_body_needs_r_or_an_operators_release(inbox):
     assert answer(caller(), f"messages/{stranger.pk}")["subject"] == "secret plan"
 
 
+@pytest.mark.one_database
 def test_a_token_of_one_identity_sees_that_ones_mail_only(inbox):
     other = AccountFactory(identity__handle="second", identity__email="second@agents.test")
     message = Message.objects.first()
@@ -75,6 +78,7 @@ def test_a_token_of_one_identity_sees_that_ones_mail_only(inbox):
     assert len(answer(caller(inbox.identity), "messages")["items"]) == 2
 
 
+@pytest.mark.one_database
 def test_a_projects_token_without_an_identity_sees_nobodys_mail(inbox):
     _, secret = tokens.mint(label="ci", scopes=["messages:read"], project="apollo", by=OPERATOR)
     client = Client(headers={"authorization": f"Bearer {secret}"})
@@ -98,6 +102,7 @@ def test_every_page_leads_to_the_next_and_a_foreign_cursor_is_an_error(inbox):
     assert answer(caller(), "messages?cursor=page-99", 422)["field"] == "cursor"
 
 
+@pytest.mark.one_database
 def test_outgoing_mail_shows_what_became_of_it(inbox):
     draft = outbound.draft_reply(
         message_id=Message.objects.get(subject="open").pk,
@@ -117,6 +122,7 @@ def test_outgoing_mail_shows_what_became_of_it(inbox):
     assert answer(caller(), "outbound?status=unknown")["items"] == []
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("rights", "subject"), [("--x", REDACTED), ("r-x", "Re: secret plan")])
 def test_a_reply_does_not_tell_the_subject_of_mail_that_may_not_be_read(
     account, mail_server, rights, subject
@@ -137,6 +143,7 @@ def test_a_reply_does_not_tell_the_subject_of_mail_that_may_not_be_read(
     assert (shown["files"][0]["name"] == REDACTED) is (subject == REDACTED)
 
 
+@pytest.mark.one_database
 def test_without_the_scope_nothing_is_shown(inbox):
     refused = answer(caller(scopes=("decisions:read",)), "messages", 403)
     assert refused["rule"]

@@ -53,6 +53,7 @@ def read_back(raw: bytes) -> list[tuple[str, str, bytes]]:
     return [(p.name or "", p.type, p.content) for p in parsed.parts if p.is_attachment]
 
 
+@pytest.mark.one_database
 def test_a_mail_with_a_file_is_these_bytes():
     raw = composed(Enclosure("a.txt", "text/plain", b"hello"))
     head, _, body = raw.partition(b"\r\n\r\n")
@@ -72,6 +73,7 @@ def test_a_mail_with_a_file_is_these_bytes():
     )
 
 
+@pytest.mark.one_database
 def test_the_text_comes_first_and_the_files_come_back_whole():
     raw = composed(PDF, Enclosure("b.txt", "text/plain", b""))
 
@@ -85,6 +87,7 @@ def test_the_text_comes_first_and_the_files_come_back_whole():
     assert b"\n" not in raw.replace(b"\r\n", b"")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-25", "attachments-08")
 @pytest.mark.parametrize(
     "name",
@@ -108,6 +111,7 @@ def test_a_name_comes_back_as_it_was_with_us_and_with_others(name):
     assert read_back(raw)[0][0] == name
 
 
+@pytest.mark.one_database
 @given(st.text(min_size=1, max_size=120), st.binary(max_size=400))
 @rounds(max_examples=60, deadline=None)
 def test_whatever_is_accepted_comes_back_and_nothing_else_does(name, content):
@@ -122,6 +126,7 @@ def test_whatever_is_accepted_comes_back_and_nothing_else_does(name, content):
     assert "bcc" not in headers
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-24")
 @pytest.mark.parametrize(
     ("name", "media_type", "words"),
@@ -146,6 +151,7 @@ def test_a_name_or_type_that_could_be_more_than_that_is_refused(name, media_type
     assert words in refused.value.detail
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("media_type", ["message/rfc822", "multipart/mixed", "Multipart/Signed"])
 def test_a_mail_inside_a_mail_is_a_file_and_no_structure(media_type):
     inner = b'Content-Type: multipart/mixed; boundary="x"\r\n\r\n--x\r\n\r\nhi\r\n--x--\r\n'
@@ -154,6 +160,7 @@ def test_a_mail_inside_a_mail_is_a_file_and_no_structure(media_type):
     assert read_back(raw) == [("mail.eml", "application/octet-stream", inner)]
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-22")
 def test_a_text_that_holds_the_boundary_gets_another():
     first = composed(PDF)
@@ -164,6 +171,7 @@ def test_a_text_that_holds_the_boundary_gets_another():
     assert mime.parse(second).text == f"--{boundary}--\n"
 
 
+@pytest.mark.one_database
 def test_the_signature_covers_the_text_and_the_files(keys: Keys):
     def sign(payload: bytes) -> openpgp.Signature:
         return openpgp.Signature(sign_detached(keys.alice, payload), "pgp-sha256")
@@ -211,6 +219,7 @@ def drafted(message: Message, *files: Enclosure, origin: Subject | None = None) 
     )
 
 
+@pytest.mark.one_database
 def test_a_reply_leaves_with_its_files(asked, mail_server):
     sent = outbound.submit(outbound_id=drafted(asked, PDF).pk, asker=SYSTEM)
 
@@ -254,6 +263,7 @@ def test_a_person_reads_the_files_and_exactly_they_leave(held, mail_server):
     assert read_back(mail_server.sent[-1].payload) == [(PDF.name, PDF.type, PDF.content)]
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 @pytest.mark.parametrize(
     "change",
@@ -275,6 +285,7 @@ def test_a_file_that_changes_after_it_was_shown_prevents_the_contact(held, mail_
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_bytes_that_the_store_lost_or_has_otherwise_are_not_sent(asked, mail_server):
     draft = drafted(asked, PDF)
     OutboundFile.objects.filter(outbound=draft).update(sha256="0" * 64)
@@ -285,6 +296,7 @@ def test_bytes_that_the_store_lost_or_has_otherwise_are_not_sent(asked, mail_ser
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("most", "value", "rule"),
     [("MAX_FILES", 1, "too-many-files"), ("MAX_BYTES", 9, "files-too-large")],
@@ -321,6 +333,7 @@ def new(account, to: str = "bob@example.net", **fields) -> Outbound:
     )
 
 
+@pytest.mark.one_database
 def test_a_new_message_needs_w_for_its_recipient(account, mail_server):
     make_contact(account.identity, "bob@example.net", "r-x")
     with pytest.raises(ReplyRefused) as refused:
@@ -337,6 +350,7 @@ def test_an_origin_has_one_new_message_ever(account):
     assert new(account).pk == new(account, subject="Other").pk
 
 
+@pytest.mark.one_database
 def test_a_new_message_that_is_held_shows_that_it_answers_nothing(account):
     make_contact(account.identity, "bob@example.net", "-w-")
     Identity.objects.filter(pk=account.identity_id).update(reply_policy="approve")

@@ -51,6 +51,7 @@ def test_the_filed_copy_is_exactly_what_was_accepted_and_is_filed_once(sent, mai
     assert done.status == "accepted"
 
 
+@pytest.mark.one_database
 def test_nothing_is_filed_where_the_server_does_it(sent, mail_server):
     done = sent(sent_folder="Sent", server_files_sent=True)
     assert done.status == "accepted"
@@ -58,6 +59,7 @@ def test_nothing_is_filed_where_the_server_does_it(sent, mail_server):
     assert not mail_server.folder(USER, "Sent").messages
 
 
+@pytest.mark.one_database
 def test_a_copy_that_the_server_filed_makes_it_verified(sent, mail_server):
     folder = mail_server.folder(USER, "Sent")
 
@@ -71,6 +73,7 @@ def test_a_copy_that_the_server_filed_makes_it_verified(sent, mail_server):
     assert (done.status, done.effect.phase) == ("verified", "verified")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 @pytest.mark.parametrize("found", ["two copies", "another message", "none"])
 def test_a_look_that_proves_nothing_moves_nothing_and_sends_nothing(sent, mail_server, found):
@@ -94,6 +97,7 @@ def test_a_look_that_proves_nothing_moves_nothing_and_sends_nothing(sent, mail_s
 SENT = make_mail(message_id="x@y")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 @pytest.mark.parametrize(
     ("copy", "same"),

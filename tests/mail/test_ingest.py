@@ -193,6 +193,7 @@ def test_any_bytes_are_stored(settled, mail_server, raw):
     assert selectors.raw(found[0]) == raw
 
 
+@pytest.mark.one_database
 def test_an_answer_joins_the_thread_of_what_it_answers(settled, mail_server):
     first = make_mail(message_id="root@x.org")
     second = make_mail(message_id="two@x.org", In_Reply_To="<root@x.org>")
@@ -201,6 +202,7 @@ def test_an_answer_joins_the_thread_of_what_it_answers(settled, mail_server):
     assert len({m.thread_id for m in found}) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("headers-20", "headers-21")
 def test_odd_references_make_a_thread_of_their_own(settled, mail_server):
     found = take(
@@ -225,6 +227,7 @@ def test_an_original_that_comes_after_its_answers_joins_them(settled, mail_serve
     assert len({m.thread_id for m in found}) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(1)
 def test_half_written_bytes_under_a_digest_are_written_again(settled, mail_server):
     from pathlib import Path
@@ -241,6 +244,7 @@ def test_half_written_bytes_under_a_digest_are_written_again(settled, mail_serve
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(6)
 def test_bytes_that_were_changed_in_the_store_are_an_error_and_never_returned(settled, mail_server):
     from pathlib import Path
@@ -253,6 +257,7 @@ def test_bytes_that_were_changed_in_the_store_are_an_error_and_never_returned(se
         selectors.raw(message)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("pgp-verify-19")
 def test_an_attached_key_waits_for_a_person_and_counts_for_nothing(settled, mail_server, keys):
     made = EmailMessage(policy=SMTP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from guards.signals import decided, unit_closing
 from mail import registry, selectors
@@ -100,6 +100,8 @@ POINTS = {
     "at the end of the first commit's unit": at_signal(unit_closing, after=2),
     "right after a commit": after_commit,
 }
+#: In a transaction, right after one, and between two: where a database has a part in it.
+ON_BOTH = ("after a later FETCH", "after the rows", "right after a commit")
 
 
 @pytest.fixture
@@ -108,13 +110,27 @@ def shared_database(transactional_db, tmp_path) -> Iterator[None]:
         yield
 
 
+#: Each point once; `make soak` has each with the same folder and with one made anew.
+_PAIRS = [(point, recreated) for point in POINTS for recreated in (False, True)]
+_ONCE = [(point, number % 2 == 1) for number, point in enumerate(POINTS)]
+_ON_BOTH = [pair for pair in _ONCE if connection.vendor == "sqlite" or pair[0] in ON_BOTH]
+
+
 @pytest.mark.invariant(1, 2)
-@pytest.mark.parametrize("recreated", [False, True], ids=["same folder", "folder made anew"])
-def test_every_mail_is_stored_once(shared_database, mail_server, monkeypatch, subtests, recreated):
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        pytest.param(_ON_BOTH, id="each point"),
+        pytest.param(
+            [pair for pair in _PAIRS if pair not in _ONCE], id="the others", marks=pytest.mark.soak
+        ),
+    ],
+)
+def test_every_mail_is_stored_once(shared_database, mail_server, monkeypatch, subtests, pairs):
     monkeypatch.setattr(polling, "BATCH_MESSAGES", 4)
-    for point, arm in POINTS.items():
-        with subtests.test(point):
-            _die_and_poll_again(mail_server, arm, recreated=recreated)
+    for point, recreated in pairs:
+        with subtests.test(point, recreated=recreated):
+            _die_and_poll_again(mail_server, POINTS[point], recreated=recreated)
 
 
 def _die_and_poll_again(

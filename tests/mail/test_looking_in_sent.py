@@ -107,6 +107,7 @@ def test_the_servers_own_copy_is_observed_and_the_mail_stays_unknown(unknown, ma
     assert (mail_server.logins, mail_server.submissions) == (1, 1)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("folder", "proves"),
     [("Sent", True), ("", False), ("INBOX", False), ("inbox", False), ("Work", False)],
@@ -147,11 +148,13 @@ def test_anything_but_one_strict_match_proves_nothing(unknown, mail_server, file
     assert mail_server.submissions == 1
 
 
+@pytest.mark.one_database
 def test_another_message_beside_it_is_no_second_copy(unknown):
     effect = unknown(lambda raw: [_other_id(raw), raw])
     assert look(effect).outcome == "verified_sent_observation"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("settings", [{"server_files_sent": False}, {"sent_folder": ""}])
 def test_where_only_we_would_file_a_copy_nobody_is_contacted(
     unknown, mail_server, account, settings
@@ -196,6 +199,7 @@ def test_a_server_that_fails_during_a_look_proves_nothing(
 # --- in whose name, and to whom: what the envelope says and what is told of it ---
 
 
+@pytest.mark.one_database
 def test_a_copy_to_oneself_is_a_recipient_that_is_shown_and_in_no_header(
     compose, mail_server, account
 ):
@@ -215,6 +219,7 @@ def test_a_copy_to_oneself_is_a_recipient_that_is_shown_and_in_no_header(
     assert b"bcc" not in taken.payload.lower()
 
 
+@pytest.mark.one_database
 def test_switching_the_copy_on_voids_what_was_shown_without_it(compose, mail_server, account):
     Identity.objects.filter(pk=account.identity_id).update(reply_policy="approve")
     draft = outbound.submit(outbound_id=compose().pk, asker=SYSTEM)
@@ -229,6 +234,7 @@ def test_switching_the_copy_on_voids_what_was_shown_without_it(compose, mail_ser
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_some_refused_recipients_are_named_beside_those_that_were_taken(
     compose, mail_server, account
 ):
@@ -239,6 +245,7 @@ def test_some_refused_recipients_are_named_beside_those_that_were_taken(
     assert sent.effect.detail["taken"] == ["alice@example.org"]
 
 
+@pytest.mark.one_database
 def test_a_copy_to_oneself_never_stands_for_a_message_that_nobody_else_gets(compose, mail_server):
     mail_server.refused_recipients = {"alice@example.org"}
     sent = outbound.submit(outbound_id=compose(bcc_self=True).pk, asker=SYSTEM)
@@ -257,14 +264,21 @@ def _sent_copies(account) -> tuple[bool, str]:
     return (found.ok, found.detail) if found else (True, "")
 
 
+def _read_off_the_server(*cases) -> list:
+    """Cases that a database has no part in."""
+    return [pytest.param(*case, marks=pytest.mark.one_database) for case in cases]
+
+
 @pytest.mark.parametrize(
     ("declared", "files", "ok", "says"),
     [
         (True, lambda raw: [raw], True, "filed 1 of the last 1"),
-        (True, lambda raw: [], False, "does not file them"),
-        (True, lambda raw: [raw.replace(b"answer", b"reply")], False, "does not file them"),
-        (False, lambda raw: [raw], False, "the server itself filed 1"),
-        (False, lambda raw: [], True, "filed by us"),
+        *_read_off_the_server(
+            (True, lambda raw: [], False, "does not file them"),
+            (True, lambda raw: [raw.replace(b"answer", b"reply")], False, "does not file them"),
+            (False, lambda raw: [raw], False, "the server itself filed 1"),
+            (False, lambda raw: [], True, "filed by us"),
+        ),
     ],
 )
 def test_what_lies_in_sent_shows_whether_the_server_files_it(
@@ -277,6 +291,7 @@ def test_what_lies_in_sent_shows_whether_the_server_files_it(
     assert (found, says in detail) == (ok, True), detail
 
 
+@pytest.mark.one_database
 def test_a_copy_of_ours_beside_the_servers_still_shows_it(compose, account, mail_server):
     """The server files it a moment after us: one more than we appended."""
     sent = outbound.submit(
@@ -288,6 +303,7 @@ def test_a_copy_of_ours_beside_the_servers_still_shows_it(compose, account, mail
     assert "the server itself filed" in _sent_copies(account)[1]
 
 
+@pytest.mark.one_database
 def test_without_a_message_or_a_folder_nothing_is_shown(compose, account):
     compose(server_files_sent=True)
     assert "not shown yet" in _sent_copies(account)[1]
@@ -312,6 +328,7 @@ def test_a_copy_that_is_being_filed_proves_nothing_whatever_becomes_of_it(
     assert _sent_copies(account)[0]
 
 
+@pytest.mark.one_database
 def test_the_copy_that_comes_back_to_us_starts_nothing_and_is_never_answered(
     compose, account, mail_server
 ):

@@ -76,6 +76,7 @@ def test_the_same_message_has_one_verdict_in_api_inbox_and_explain(stored, tmp_p
     assert len(set(answers)) == len(stored)  # none of them says the same about everything
 
 
+@pytest.mark.one_database
 def test_the_console_shows_that_verdict_in_words(stored):
     console = Client()
     console.force_login(User.objects.create_superuser("olga", password="olga-pass-1"))

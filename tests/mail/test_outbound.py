@@ -95,6 +95,7 @@ def test_each_effect_leads_to_everything_that_allowed_it(account, ask):
     assert consented["decision"] == approval.decision_id
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W18")
 def test_a_reply_goes_to_the_from_and_never_to_reply_to_or_sender(ask, mail_server):
     message = ask(Reply_To="evil@evil.test", Sender="other@evil.test", Return_Path="<x@evil.test>")
@@ -103,6 +104,7 @@ def test_a_reply_goes_to_the_from_and_never_to_reply_to_or_sender(ask, mail_serv
     assert b"evil.test" not in mail_server.sent[0].payload
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("loops-09")
 def test_our_own_addresses_are_no_recipients(ask, mail_server):
     message = ask(to=f"{USER}, bob@example.org", Cc=USER)
@@ -110,6 +112,7 @@ def test_our_own_addresses_are_no_recipients(ask, mail_server):
     assert mail_server.sent[0].recipients == ("alice@example.org",)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 @pytest.mark.parametrize("sender", [USER, "AGENT@agents.test"])
 def test_our_own_mail_is_never_answered(ask, sender):
@@ -118,12 +121,14 @@ def test_our_own_mail_is_never_answered(ask, sender):
     assert refused.value.rule == "own-address"
 
 
+@pytest.mark.one_database
 def test_mail_without_one_sender_is_never_answered(ask):
     with pytest.raises(ReplyRefused) as refused:
         draft(ask(sender="undisclosed:;"))
     assert refused.value.rule == "no-identity"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 @pytest.mark.parametrize(
     ("header", "rule"),
@@ -139,6 +144,7 @@ def test_automatic_mail_is_never_answered_automatically(ask, header, rule):
     assert refused.value.rule == rule
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 @pytest.mark.fault("loops-01", "loops-02")
 def test_our_own_message_id_under_another_from_is_never_answered(ask, mail_server):
@@ -147,6 +153,7 @@ def test_our_own_message_id_under_another_from_is_never_answered(ask, mail_serve
         draft(ask(sender="alias@elsewhere.test", message_id=sent.message_id))
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 @pytest.mark.fault("loops-03")
 def test_one_sender_gets_one_automatic_reply_a_day_unless_something_ran(ask):
@@ -171,6 +178,7 @@ def test_senders_that_change_within_a_domain_are_capped_together(ask, settings):
     assert reply(ask(sender="a9@human.test"), executes=False).status == "accepted"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(22)
 def test_above_the_hourly_cap_a_reply_waits_and_leaves_later(ask, settings, mail_server):
     settings.AUTO_REPLIES_PER_IDENTITY_PER_HOUR = 2
@@ -233,6 +241,7 @@ def test_unknown_stays_unknown_and_is_never_sent_again(ask, mail_server):
     assert len(mail_server.sent) == 1
 
 
+@pytest.mark.one_database
 def test_a_certain_failure_is_failed_with_its_reason(ask, mail_server):
     mail_server.refused_recipients = {"alice@example.org"}
     sent = reply(ask())
@@ -240,6 +249,7 @@ def test_a_certain_failure_is_failed_with_its_reason(ask, mail_server):
     assert sent.effect.phase == "failed"
 
 
+@pytest.mark.one_database
 def test_what_prevents_the_effect_is_a_failure_without_contact(ask, mail_server, account):
     accounts.update_account(account_id=account.pk, by=OPERATOR, sign_outbound=True)
     sent = reply(ask())
@@ -247,6 +257,7 @@ def test_what_prevents_the_effect_is_a_failure_without_contact(ask, mail_server,
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_a_secret_that_does_not_resolve_is_a_certain_failure(ask, mail_server, account):
     message = ask()
     accounts.update_account(account_id=account.pk, by=OPERATOR, smtp_secret_ref="env:NOT_THERE")
@@ -255,6 +266,7 @@ def test_a_secret_that_does_not_resolve_is_a_certain_failure(ask, mail_server, a
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-38")
 def test_an_inactive_identity_sends_nothing_and_no_other_speaks_for_it(ask, mail_server, account):
     message = ask()
@@ -264,6 +276,7 @@ def test_an_inactive_identity_sends_nothing_and_no_other_speaks_for_it(ask, mail
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-20")
 def test_a_signed_reply_leaves_signed_byte_for_byte(ask, mail_server, account, keys):
     Identity.objects.filter(pk=account.identity_id).update(
@@ -276,6 +289,7 @@ def test_a_signed_reply_leaves_signed_byte_for_byte(ask, mail_server, account, k
     assert parsed.get_param("protocol") == "application/pgp-signature"
 
 
+@pytest.mark.one_database
 def test_every_move_is_announced_inside_its_transaction(ask):
     moves = []
 
@@ -301,6 +315,7 @@ def test_a_submission_that_was_cut_off_before_its_effect_is_cancelled(ask, mail_
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_an_operators_reply_needs_w_for_its_recipient(ask, account):
     message = ask()
     origin = Subject("operator", "one")
@@ -338,6 +353,7 @@ def test_a_held_reply_shows_everything_and_leaves_once_approved(held, mail_serve
     assert mail_server.submissions == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("switched_off", ["identity", "account"])
 def test_what_is_switched_off_makes_nothing_ready_for_approval(held, account, switched_off):
     """Approved, it would leave in a retired name, or fail for good while the account rests."""
@@ -353,6 +369,7 @@ def test_what_is_switched_off_makes_nothing_ready_for_approval(held, account, sw
     assert holds.open_for_review(hold_id=held.hold_id, by=OPERATOR).state == "pending"
 
 
+@pytest.mark.one_database
 def test_the_preview_names_every_field_that_a_person_must_see(held):
     frozen = SmtpKind().freeze(outbound.subject_of(held))
     assert set(frozen.preview) >= {
@@ -413,6 +430,7 @@ def test_whatever_changes_after_it_was_shown_prevents_the_contact(held, mail_ser
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 def test_an_account_that_changes_between_the_yes_and_the_contact_prevents_it(held, mail_server):
     approval = holds.open_for_review(hold_id=held.hold_id, by=OPERATOR)
@@ -426,6 +444,7 @@ def test_an_account_that_changes_between_the_yes_and_the_contact_prevents_it(hel
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 def test_the_contact_itself_looks_at_the_account_once_more(held, mail_server):
     frozen = SmtpKind().freeze(outbound.subject_of(held))
@@ -437,6 +456,7 @@ def test_the_contact_itself_looks_at_the_account_once_more(held, mail_server):
     assert mail_server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_a_no_and_a_withdrawal_end_the_reply(held, mail_server):
     approval = holds.open_for_review(hold_id=held.hold_id, by=OPERATOR)
     approvals.reject(approval_id=approval.pk, by=OPERATOR, via="console", reason="not now")
@@ -452,6 +472,7 @@ def test_smtp_never_claims_more_than_its_outcomes():
     assert SmtpKind.outcomes == frozenset(ContactOutcome)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("rights", "covered"), [("--x", True), ("r-x", False)])
 def test_what_is_answered_is_covered_in_the_preview_where_it_may_not_be_read(
     ask, account, rights, covered

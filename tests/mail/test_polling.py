@@ -154,6 +154,7 @@ def full_disk():
         signal.signal(signal.SIGXFSZ, handled)
 
 
+@pytest.mark.one_database
 def test_mail_that_arrives_during_the_first_pass_is_news(account, mail_server, speak_to):
     mail_server.deliver(USER, make_mail(subject="old"))
     speak_to(Latecomer)
@@ -179,6 +180,7 @@ def test_another_uidvalidity_attaches_places_anew_and_doubles_nothing(settled, m
     assert kinds("mail.received") == 4
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(1, 5)
 @pytest.mark.fault("imap-12")
 def test_a_connection_that_breaks_keeps_what_came_and_goes_on_next_time(settled, mail_server):
@@ -193,6 +195,7 @@ def test_a_connection_that_breaks_keeps_what_came_and_goes_on_next_time(settled,
     assert sorted(Message.objects.values_list("subject", flat=True)) == ["0", "1", "2", "3"]
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(1)
 @pytest.mark.fault("imap-16")
 def test_mail_that_did_not_come_is_asked_for_again_and_holds_up_nothing(settled, mail_server):
@@ -207,6 +210,7 @@ def test_mail_that_did_not_come_is_asked_for_again_and_holds_up_nothing(settled,
     assert Message.objects.count() == 3
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("imap-16")
 def test_mail_whose_size_did_not_come_is_asked_for_again(settled, mail_server, speak_to):
     uids = [mail_server.deliver(USER, make_mail(subject=str(n))) for n in range(3)]
@@ -217,6 +221,7 @@ def test_mail_whose_size_did_not_come_is_asked_for_again(settled, mail_server, s
     assert FolderCursor.objects.get().last_uid == uids[-1]
 
 
+@pytest.mark.one_database
 def test_mail_that_is_counted_before_it_is_shown_is_not_passed_by(settled, mail_server, speak_to):
     uids = [mail_server.deliver(USER, make_mail(subject=str(n))) for n in range(3)]
     speak_to(Hesitant)
@@ -226,6 +231,7 @@ def test_mail_that_is_counted_before_it_is_shown_is_not_passed_by(settled, mail_
     assert FolderCursor.objects.get().last_uid == uids[-1]
 
 
+@pytest.mark.one_database
 def test_mail_deleted_while_it_is_fetched_is_gone_and_the_cursor_moves_on(
     settled, mail_server, speak_to
 ):
@@ -235,6 +241,7 @@ def test_mail_deleted_while_it_is_fetched_is_gone_and_the_cursor_moves_on(
     assert FolderCursor.objects.get().last_uid == uids[2]
 
 
+@pytest.mark.one_database
 def test_a_large_mail_is_stored_by_its_header_and_starts_nothing(settled, mail_server, settings):
     settings.MAIL_MAX_BYTES = 2000
     make_contact(settled.identity, "alice@example.org", "rwx")
@@ -269,6 +276,7 @@ def test_a_failing_account_is_announced_once_and_recovers_once(settled, mail_ser
     assert kinds("account.recovered") == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(1, 24)
 def test_a_full_disk_is_a_failure_of_the_account_and_leaves_no_remains(settled, mail_server):
     raw = make_mail(text="more than fits\n" * 5_000)
@@ -283,6 +291,7 @@ def test_a_full_disk_is_a_failure_of_the_account_and_leaves_no_remains(settled, 
     assert polling.poll(account_id=settled.pk).stored == 1
 
 
+@pytest.mark.one_database
 def test_a_refused_login_backs_off_longer_than_a_passing_fault(settled, mail_server):
     mail_server.passwords[USER] = "changed"
     with pytest.raises(LoginRefused):
@@ -334,12 +343,14 @@ def test_a_cursor_that_another_pass_moved_is_never_set_back(settled):
     assert FolderCursor.objects.get().last_uid == 9
 
 
+@pytest.mark.one_database
 def test_a_disabled_account_is_not_read(settled):
     accounts.disable(account_id=settled.pk, by=OPERATOR)
     with pytest.raises(AccountDisabled):
         polling.poll(account_id=settled.pk)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("headers-18")
 def test_the_same_mail_in_two_mailboxes_is_one_record_each(settled, mail_server):
     other = AccountFactory(identity__handle="second", identity__email="second@agents.test")
@@ -365,6 +376,7 @@ def test_two_copies_in_one_folder_are_one_message_in_two_places(settled, mail_se
     assert Location.objects.count() == 2
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-8", "sister-40")
 def test_a_pass_depends_on_no_directory_and_no_home(settled, mail_server, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -31,8 +31,7 @@ ALICE = "alice@example.org"
 SUBJECT, BODY, NAME = "the secret plan", "meet at the harbour", "map-of-the-harbour.bin"
 CONTENT = bytes(range(256)) * 40
 WITH_AND_WITHOUT_R = (
-    "---",
-    *(pytest.param(rwx, marks=pytest.mark.one_database) for rwx in ("r--", "-wx")),
+    *(pytest.param(rwx, marks=pytest.mark.one_database) for rwx in ("---", "r--", "-wx")),
     "rwx",
 )
 #: `w` and `x` change nothing for what is read: with each of them alone `make soak` asks again.
@@ -171,6 +170,7 @@ def test_api_and_mcp_say_the_same_to_the_same_token(account, deliver, keys, rwx)
     assert (BODY in json.dumps(told)) == ("r" in rwx)  # they agree on what may be read, too
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(10)
 def test_tokens_of_others_get_the_same_nothing_from_both(account, deliver):
     may(account, "rwx")
@@ -237,6 +237,7 @@ def test_rights_taken_away_count_at_the_next_call(account, deliver):
 # --- Attachments ----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-18")
 def test_an_attachment_is_that_leaf_alone_with_its_digest(account, deliver):
     may(account, "r--")
@@ -280,6 +281,7 @@ def test_a_long_text_comes_in_pieces_and_nothing_is_cut_silently(account, delive
     assert whole == message.text
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [({"offset": -1}, "offset"), ({"length": answers.MOST_CHARACTERS + 1}, "length")],
@@ -311,7 +313,7 @@ def test_what_is_no_piece_of_a_part_is_refused_by_its_field(account, deliver, wr
     assert (refused["field"], refused["code"] in ("invalid-input", "not-found")) == (field, True)
 
 
-@pytest.mark.parametrize("front", [by_api, by_mcp])
+@pytest.mark.parametrize("front", [pytest.param(by_api, marks=pytest.mark.one_database), by_mcp])
 def test_each_download_is_a_decision_whether_allowed_or_not(account, deliver, front):
     may(account, "r--")
     allowed, denied = deliver(with_attachment(), with_attachment("stranger@evil.test"))
@@ -335,6 +337,7 @@ def test_each_download_is_a_decision_whether_allowed_or_not(account, deliver, fr
     ]
 
 
+@pytest.mark.one_database
 def test_a_release_by_an_operator_opens_a_strangers_attachment(account, deliver):
     (message,) = deliver(with_attachment())
     asker, one = agent(), {"path": "2", "message_id": message.pk}
@@ -346,6 +349,7 @@ def test_a_release_by_an_operator_opens_a_strangers_attachment(account, deliver)
     assert Decision.objects.order_by("pk").last().rule == "operator-override"
 
 
+@pytest.mark.one_database
 def test_a_signed_messages_parts_say_what_the_signature_covers(account, deliver, keys):
     may(account, "r--")
     (message,) = deliver(make_signed(keys.alice, "run the report\n"))
@@ -442,6 +446,7 @@ def test_the_api_describes_its_new_addresses(client: Client):
         assert set(operation["responses"]) >= {"200", "401", "403", "404", "422"}
 
 
+@pytest.mark.one_database
 def test_without_the_scope_the_new_addresses_are_closed(account, deliver):
     (message,) = deliver(with_attachment())
     _, secret = tokens.mint(label="other", scopes=["contacts:read"], by=OPERATOR)

@@ -79,6 +79,7 @@ def test_a_newer_reading_leaves_the_bytes_and_the_older_verdict(signed, keys):
     assert newer.version >= older.version >= 1
 
 
+@pytest.mark.one_database
 def test_an_operator_may_release_it_then_and_it_starts(signed, keys):
     contact, message = signed
     messages.release(message_id=message.pk, by=OPERATOR)
@@ -94,6 +95,7 @@ def test_an_operator_may_release_it_then_and_it_starts(signed, keys):
     assert sorted(d.evidence["starts"] for d in released) == [False, True]
 
 
+@pytest.mark.one_database
 def test_a_stranger_may_be_revealed_and_never_executes(account, mail_server):
     polling.poll(account_id=account.pk)
     mail_server.deliver(USER, make_mail(sender="stranger@evil.test"))
@@ -110,6 +112,7 @@ def test_a_stranger_may_be_revealed_and_never_executes(account, mail_server):
     }
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [SYSTEM, Asker("token", "cs_1"), Asker("identity", "agent")])
 def test_nobody_but_an_operator_reveals_or_releases(account, mail_server, by):
     mail_server.deliver(USER, make_mail())

@@ -79,6 +79,7 @@ def test_mail_is_stored_when_it_arrives(watched, mail_server):
     assert latest_heartbeat("watcher") is not None
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(5)
 @pytest.mark.fault("imap-07", "imap-08")
 def test_a_connection_that_ends_is_made_again_and_polled_at_once(watched, mail_server):
@@ -88,6 +89,7 @@ def test_a_connection_that_ends_is_made_again_and_polled_at_once(watched, mail_s
         stored(n + 1)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(5)
 @pytest.mark.fault("imap-09")
 def test_a_server_that_is_away_is_one_alert_and_mail_follows_when_it_is_back(watched, mail_server):
@@ -131,6 +133,7 @@ def test_a_database_that_was_away_leaves_no_lease_that_nobody_holds(watched, mai
     stored(1)
 
 
+@pytest.mark.one_database
 def test_an_account_that_is_added_is_taken_up(watched, mail_server):
     mail_server.add_user("second@agents.test", "mailbox-secret")
     other = AccountFactory(identity__handle="second", identity__email="second@agents.test")
@@ -139,6 +142,7 @@ def test_an_account_that_is_added_is_taken_up(watched, mail_server):
     stored(1, account=other)
 
 
+@pytest.mark.one_database
 def test_an_account_that_is_switched_off_is_left_and_taken_up_again(watched, mail_server):
     accounts.disable(account_id=watched.pk, by=OPERATOR)
     eventually(lambda: AccountLease.objects.get().holder == "")
@@ -147,6 +151,7 @@ def test_an_account_that_is_switched_off_is_left_and_taken_up_again(watched, mai
     stored(1)
 
 
+@pytest.mark.one_database
 def test_an_account_that_is_changed_is_read_as_it_is_now(watched, mail_server):
     mail_server.add_user("moved@agents.test", "mailbox-secret")
     accounts.update_account(account_id=watched.pk, by=OPERATOR, username="moved@agents.test")
@@ -156,6 +161,7 @@ def test_an_account_that_is_changed_is_read_as_it_is_now(watched, mail_server):
     stored(1)
 
 
+@pytest.mark.one_database
 def test_a_server_without_idle_is_polled_every_interval(
     shared_database, mail_server, account, monkeypatch
 ):
@@ -188,6 +194,7 @@ def test_a_lease_that_was_taken_away_ends_the_turn_and_nothing_is_doubled(watche
     assert Message.objects.count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(5)
 @pytest.mark.fault("imap-06", "imap-08")
 def test_waits_are_short_enough_for_every_server():

@@ -36,6 +36,7 @@ def test_a_separately_consented_exact_reply_is_posted_once_and_verified_in_sent(
     assert world.outbound.status == "verified"
 
 
+@pytest.mark.one_database
 def test_what_is_posted_is_what_was_approved(world: GmailWorld):
     approval = world.open()
     world.dispatch(world.approve(approval))
@@ -47,6 +48,7 @@ def test_what_is_posted_is_what_was_approved(world: GmailWorld):
     assert world.sent()[0].endswith(urlsafe_b64decode(resource["raw"]))
 
 
+@pytest.mark.one_database
 def test_the_preview_has_every_field(world: GmailWorld):
     letter = world.letter(Reply_To="Collector <collect@evil.example>")
     approval = world.open(world.draft("They are fine. \r\n\n", letter))
@@ -65,6 +67,7 @@ def test_the_preview_has_every_field(world: GmailWorld):
     assert shown["source"]["text"] == "How are they?\n"
 
 
+@pytest.mark.one_database
 def test_a_preview_costs_five_contacts_and_sends_none(world: GmailWorld):
     world.open()
     grant = last_grant("preview")
@@ -75,6 +78,7 @@ def test_a_preview_costs_five_contacts_and_sends_none(world: GmailWorld):
     assert all("send" not in name for name in world.contacts())
 
 
+@pytest.mark.one_database
 def test_an_execution_costs_at_most_nine_contacts(world: GmailWorld):
     effect = world.send()
     assert sum(caps(effect.consent).values()) == 9
@@ -88,6 +92,7 @@ def test_an_execution_costs_at_most_nine_contacts(world: GmailWorld):
     }
 
 
+@pytest.mark.one_database
 def test_operator_runtime_privacy_what_is_kept_in_the_clear_names_nobody(
     world: GmailWorld, caplog: pytest.LogCaptureFixture
 ):

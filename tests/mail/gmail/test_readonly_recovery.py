@@ -62,6 +62,7 @@ def test_a_look_finds_it_and_changes_nothing_but_the_record(world: GmailWorld, l
     assert spent(grant) == {"refresh": 1, "userinfo": 1, "profile": 1, "list": 1, "get": 1}
 
 
+@pytest.mark.one_database
 def test_recovery_after_an_old_deadline_and_with_a_closed_goal(world: GmailWorld, lost: Effect):
     """The same live session, a goal and a grant of its own; the original stays as it is."""
     goals.close(lost.goal)
@@ -71,6 +72,7 @@ def test_recovery_after_an_old_deadline_and_with_a_closed_goal(world: GmailWorld
     assert lost.phase == Effect.Phase.UNKNOWN
 
 
+@pytest.mark.one_database
 def test_nothing_found_proves_no_absence(world: GmailWorld, lost: Effect):
     world.person.mailbox.hidden |= set(world.person.mailbox.messages)
     job = look(world, lost)
@@ -80,6 +82,7 @@ def test_nothing_found_proves_no_absence(world: GmailWorld, lost: Effect):
     assert world.google.posts == 0
 
 
+@pytest.mark.one_database
 def test_a_replaced_message_id_is_not_found(world: GmailWorld, google_server: GoogleServer):
     effect = world.approve()
     google_server.fault("send.replaces-message-id", times=1)
@@ -93,6 +96,7 @@ def _again(world: GmailWorld, changed: Callable[[bytes], bytes], times: int = 1)
         world.person.mailbox.add(changed(sent.raw), thread_id=sent.thread_id, labels=["SENT"])
 
 
+@pytest.mark.one_database
 def test_recovery_result_bounds_more_than_one_match_is_unknown(
     world: GmailWorld, lost: Effect, subtests: pytest.Subtests
 ):
@@ -108,6 +112,7 @@ def test_recovery_result_bounds_more_than_one_match_is_unknown(
             assert world.contacts()["message read"] == gets
 
 
+@pytest.mark.one_database
 def test_exactly_one_strict_match_among_others_is_found(world: GmailWorld, lost: Effect):
     _again(world, lambda raw: raw.replace(b"Subject: ", b"Subject: Fwd: "))
     assert look(world, lost).outcome == FOUND
@@ -158,6 +163,7 @@ def test_whatever_cannot_be_read_is_unknown(
             assert Effect.objects.get(pk=effect.pk).phase == Effect.Phase.UNKNOWN
 
 
+@pytest.mark.one_database
 def test_no_credential_that_sends_is_used(world: GmailWorld, lost: Effect):
     world.issued["send"].revoked = True
     assert look(world, lost).outcome == FOUND
@@ -180,6 +186,7 @@ BLOCKED: dict[str, tuple[Callable[[GmailWorld, Effect], object], str]] = {
 }
 
 
+@pytest.mark.one_database
 def test_recovery_authorization_what_forbids_a_look_has_its_own_reason_and_contacts_nobody(
     world: GmailWorld, lost: Effect, subtests: pytest.Subtests
 ):
@@ -192,6 +199,7 @@ def test_recovery_authorization_what_forbids_a_look_has_its_own_reason_and_conta
             assert world.google.contacts == []
 
 
+@pytest.mark.one_database
 def test_a_new_login_of_the_same_operator_is_another_session(world: GmailWorld, lost: Effect):
     roots.end(root_id=world.root.pk, by=OPERATOR)
     with pytest.raises(ContactRefused) as refused:
