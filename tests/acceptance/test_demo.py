@@ -169,8 +169,9 @@ def test_a_database_that_is_in_use_is_left_alone(installation: Installation, cap
 
 
 @pytest.mark.invariant(20)
-def test_a_lost_answer_is_told_honestly_and_found_again(capsys):
-    Command().run_from_argv(["manage.py", "demo", "--unknown", "--json"])
+def test_a_lost_answer_is_told_honestly_and_found_again(installation: Installation, capsys):
+    database = installation.env["DATABASE_URL"]
+    Command().run_from_argv(["manage.py", "demo", "--unknown", "--json", "--database", database])
     out, _ = capsys.readouterr()
     assert out.count("\n") == 1, "JSON and nothing else on standard output"
     effect = {"phase": "unknown", "reason": "connection-lost"}

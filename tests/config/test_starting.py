@@ -20,24 +20,21 @@ _LOADED = """
 import gc
 before = [name for name in heavy if name in sys.modules]
 is_on = gc.isenabled()
+from django_q.brokers import get_broker
+queue = [get_broker().ping(), "redis" in sys.modules]
 import config.asgi
-answer = [before, [name for name in heavy if name in sys.modules], is_on]
+answer = [before, [name for name in heavy if name in sys.modules], is_on, queue]
 """
 
 
-def test_a_program_without_pages_loads_none_and_web_loads_them(short_directory: Path) -> None:
-    before, after, is_on = Installation(short_directory).python(_LOADED, heavy=HEAVY)
+def test_a_program_loads_no_pages_and_without_redis_no_client_for_it_and_web_loads_pages(
+    short_directory: Path,
+) -> None:
+    before, after, is_on, queue = Installation(short_directory).python(_LOADED, heavy=HEAVY)
     assert before == []
+    assert queue == [True, False], "its broker answers, and is no client of Redis"
     assert set(after) >= {"ninja", "pydantic", "unfold.admin", "guards.admin", "guards.tools"}
     assert is_on
-
-
-def test_who_has_no_redis_loads_no_client_for_it_with_the_queue(short_directory: Path) -> None:
-    code = """
-from django_q.brokers import get_broker
-answer = [get_broker().ping(), "redis" in sys.modules]
-"""
-    assert Installation(short_directory).python(code) == [True, False]
 
 
 @pytest.mark.django_db

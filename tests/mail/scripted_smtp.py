@@ -77,7 +77,7 @@ class ScriptedSmtp:
             if line == b".\r\n":
                 self.dots += 1
                 return self._say(connection, "dot")
-            if line == b"QUIT\r\n":  # no line of a test's message: the client gave up
+            if line.upper() == b"QUIT\r\n":  # no line of a test's message: the client gave up
                 return False
             self.data += line
             if self.cut_after is not None and len(self.data) >= self.cut_after:

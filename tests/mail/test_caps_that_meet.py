@@ -91,4 +91,4 @@ def draft(message_id: int, gate: Path) -> None:
 
 def hesitate(**_: object) -> None:
     """Between the look at the caps and the commit: long enough for everybody to look."""
-    time.sleep(0.5)
+    time.sleep(0.25)

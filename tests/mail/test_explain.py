@@ -16,6 +16,7 @@ from django.core.management import CommandError, call_command
 from guards.services import contacts, identities, permissions
 from guards.services import keys as key_services
 from guards.types import Rwx
+from mail.management.commands.explain import Command
 from tests.keys import Keys, public_key, sign_detached
 from tests.mail.builders import part, plain, signed
 from tests.mail.factories import OPERATOR
@@ -310,10 +311,12 @@ def test_an_empty_database_file_stays_empty(tmp_path: Path, letter: Path) -> Non
     assert database.stat().st_size == 0
 
 
-def test_the_shell_sees_2_for_usage(letter: Path) -> None:
-    failed = run(str(letter), "--pin", "x")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr
+def test_the_shell_sees_2_for_usage(letter: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "explain", str(letter), "--pin", "x"])
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (2, "")
+    assert said.err
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",), ("/no/such/file",)])

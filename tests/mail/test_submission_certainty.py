@@ -137,7 +137,7 @@ def test_no_message_begins_once_the_job_has_no_time_left(server):
 def test_a_connection_that_breaks_inside_the_data_is_unknown_and_the_dot_never_left(server):
     server.answers["ehlo"] = b"250 here\r\n"
     server.cut_after = 100_000
-    result = send(server, payload=make_mail(text=("y" * 70 + "\n") * 200_000))
+    result = send(server, payload=make_mail(text=("y" * 70 + "\n") * 100_000))
     assert (result.outcome, result.reason) == (SendOutcome.UNKNOWN, "connection-lost-in-data")
     assert not result.final_dot_sent
     assert server.dots == 0

@@ -129,7 +129,7 @@ def test_port_993_is_tls_from_the_first_byte(dovecot):
 
 @pytest.mark.fault("send-03")
 def test_a_server_that_answers_late_gets_one_message_in_one_session(smtp_server):
-    smtp_server.faults.delay_after_data = 2.0
+    smtp_server.faults.delay_after_data = 0.5
     way_out = _Real(smtp_server, smtp_server.smtp_port)
     assert send(way_out, make_mail()).outcome is SendOutcome.ACCEPTED
     assert smtp_server.data_seen == 1

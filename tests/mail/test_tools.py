@@ -35,9 +35,13 @@ WITH_AND_WITHOUT_R = (
     "rwx",
 )
 #: `w` and `x` change nothing for what is read: with each of them alone `make soak` asks again.
-RIGHTS = (
-    *WITH_AND_WITHOUT_R,
-    *(pytest.param(rwx, marks=pytest.mark.soak) for rwx in ("-w-", "--x", "rw-", "r-x")),
+RIGHTS_ASKED_OF_EVERYTHING = (
+    pytest.param("---", marks=pytest.mark.one_database),
+    "rwx",
+    *(
+        pytest.param(rwx, marks=pytest.mark.soak)
+        for rwx in ("r--", "-w-", "--x", "rw-", "r-x", "-wx")
+    ),
 )
 
 
@@ -151,7 +155,7 @@ def questions(stored: list[Message]) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.invariant(10)
-@pytest.mark.parametrize("rwx", RIGHTS)
+@pytest.mark.parametrize("rwx", RIGHTS_ASKED_OF_EVERYTHING)
 def test_api_and_mcp_say_the_same_to_the_same_token(account, deliver, keys, rwx):
     may(account, rwx)
     if rwx != "---":

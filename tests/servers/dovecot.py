@@ -111,7 +111,8 @@ def _listeners(server: DovecotServer) -> str:
 def _services(server: DovecotServer) -> str:
     return (
         f"service imap-login {{\n  chroot =\n{_listeners(server)}}}\n"
-        "service anvil {\n  chroot =\n}\n"
+        # A wrong password costs the next login no seconds.
+        "service anvil {\n  chroot =\n  unix_listener anvil-auth-penalty {\n    mode = 0\n  }\n}\n"
     )
 
 

@@ -54,10 +54,13 @@ POSTS = {
 }
 #: Taken or not, the answer lost; what Google answers is the same on every database.
 ON_BOTH = ("status-500", "reset-after", "not-in-sent")
-#: Told apart there (tests/mail/test_google_faults.py); from here on all the same.
+#: Told apart there (tests/mail/test_google_faults.py) or by the fields of the copy
+#: (tests/mail/gmail/test_strict_readback.py); from here on all the same.
 AT_THE_GATEWAY = (
     *("status-401", "status-404", "status-429", "status-502", "status-503"),
     *("truncated", "not-json", "empty", "doubled", "no-thread-answer"),
+    *("status-400", "rate-limit", "no-id", "wrong-thread-answer"),
+    *("changes-from", "changes-to", "adds-subject", "changes-in-reply-to"),
 )
 OF_GMAIL = [one for one in POSTS if one not in (*ON_BOTH, *AT_THE_GATEWAY)]
 #: What becomes of the read-back after a POST that was taken.
