@@ -12,6 +12,7 @@ from shutil import which
 
 from guards.exceptions import InvalidInput, ProcessFailed
 from guards.process.binaries import resolve_binary
+from guards.process.supervisor import MOST_FILES
 from guards.process.supervisors import Supervisor
 from guards.process.types import Limits
 
@@ -52,6 +53,8 @@ def order(
     argument that cannot be passed on.
     """
     refuse_unpassable(argv, around.env)
+    if len(files) + len(around.pass_fds) > MOST_FILES:
+        raise InvalidInput(f"more than {MOST_FILES} open files", field="pass_fds")
     program = _find_vouched(argv[0]) if around.vouched else str(resolve_binary(argv[0]))
     supervisor.order(
         [program, *argv[1:]],

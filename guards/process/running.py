@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from guards.exceptions import InvalidInput
+from guards.exceptions import InvalidInput, ProcessFailed
 from guards.process import supervisors
 from guards.process.launching import Surroundings, answer, limits_of, order
 from guards.process.session import Session
@@ -92,22 +91,16 @@ def order_all(argvs: Sequence[Sequence[str]], around: Surroundings, session: Ses
     """Have the steps started in order; of the pipes between them we keep no end."""
     supervisor = supervisors.take(limits_of(around))
     session.obey(supervisor)
-    errors, sink = os.pipe()
-    session.read_errors_from(errors)
-    upstream, source = os.pipe()
-    session.feed_into(source)
-    with _closing(sink):
+    with _Pipes() as pipes:
+        sink = pipes.begin(session.read_errors_from)
+        upstream = pipes.begin(session.feed_into, writes=True)
         for left, argv in zip(reversed(range(len(argvs))), argvs, strict=True):
-            downstream, writing = os.pipe()
-            try:
-                with _closing(upstream), _closing(writing):
-                    files = (upstream, writing, sink)
-                    order(argv, around, supervisor, files=files, is_last=not left)
-            except BaseException:
-                os.close(downstream)
-                raise
+            downstream, writing = pipes.make()
+            files = (upstream, writing, sink)
+            order(argv, around, supervisor, files=files, is_last=not left)
+            pipes.close(upstream, writing)
             upstream = downstream
-    session.read_output_from(upstream)
+        pipes.hand_over(upstream, session.read_output_from)
 
 
 def confirm_all(
@@ -123,9 +116,40 @@ def confirm_all(
             on_start(pid)
 
 
-@contextmanager
-def _closing(descriptor: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+class _Pipes:
+    """The ends of pipes that nobody has yet, or no more: whatever happens, they are closed."""
+
+    def __init__(self) -> None:
+        self._ours: set[int] = set()
+
+    def __enter__(self) -> _Pipes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(*self._ours)
+
+    def make(self) -> tuple[int, int]:
+        """A new one, as `os.pipe`; ProcessFailed where there is no room for it."""
+        try:
+            reading, writing = os.pipe()
+        except OSError as error:
+            raise ProcessFailed(f"no program can be started: {error.strerror}") from error
+        self._ours |= {reading, writing}
+        return reading, writing
+
+    def begin(self, take: Callable[[int], None], *, writes: bool = False) -> int:
+        """A new one, one end of which is taken: the one to write into, or to read from."""
+        reading, writing = self.make()
+        self.hand_over(writing if writes else reading, take)
+        return reading if writes else writing
+
+    def hand_over(self, descriptor: int, take: Callable[[int], None]) -> None:
+        """It is somebody else's from now on."""
+        self._ours.remove(descriptor)
+        take(descriptor)
+
+    def close(self, *descriptors: int) -> None:
+        """Whoever was to have a copy of these has it."""
+        for descriptor in descriptors:
+            self._ours.remove(descriptor)
+            os.close(descriptor)

@@ -237,8 +237,10 @@ class Session:
         if self._supervisor is not None:
             self._dismiss(self._supervisor)
         for descriptor, serve in list(self._open.items()):
-            while serve in (self._take_output, self._take_errors) and serve(descriptor):
-                continue
+            # No more than a pipe holds: what outlives a lost supervisor may write for ever.
+            for _ in range(_WIDE // _CHUNK + 1):
+                if serve == self._feed or not serve(descriptor):
+                    break
         for descriptor in list(self._open):
             self._close(descriptor)
         if self._is_alone:
@@ -251,10 +253,10 @@ class Session:
             supervisor.end()
         except ProcessFailed:
             self._is_lost = True
+        for pid in supervisor.started - supervisor.codes.keys():
+            _kill_group(pid)  # a supervisor that is lost has said nothing of it
         for index, pid in enumerate(self._children):
             code = supervisor.codes.get(pid)
-            if code is None:  # a supervisor that is lost has said nothing of it
-                _kill_group(pid)
             if self._codes[index] is None:
                 self._codes[index] = -signal.SIGKILL if code is None else code
         self._selector.unregister(self._channel)

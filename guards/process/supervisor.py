@@ -19,6 +19,7 @@ from __future__ import annotations
 # Without the enumerations of `signal` and `socket`, which take half of the time to load.
 import _signal as signal  # type: ignore[import-not-found]
 import _socket as socket
+import errno
 import fcntl
 import marshal
 import os
@@ -152,6 +153,8 @@ class Supervisor:
         adopts: bool,
     ) -> None:
         try:
+            if len(files) < 3 + len(numbers):  # those that it may not have are not delivered
+                raise OSError(errno.EMFILE, "")
             self._adopt(adopts)
             pid = spawn(argv, env, directory, dict(zip((0, 1, 2, *numbers), files, strict=True)))
         except OSError as error:
@@ -173,6 +176,7 @@ class Supervisor:
 
         Where all have ended and have left nothing behind, the run is over.
         """
+        running = len(self._running)
         for pid in [*self._running]:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if ended is None:
@@ -185,6 +189,8 @@ class Supervisor:
                 self._say_over(is_empty=True)
             else:
                 self._say("ended", pid, self._codes[pid])
+        if len(self._running) == running:
+            self._reap_adopted()
 
     def _say_over(self, *, is_empty: bool) -> None:
         codes, self._codes = self._codes, {}
@@ -215,6 +221,11 @@ class Supervisor:
             waiting.poll(_LOOK_MILLISECONDS)
             self._drain()
         return True
+
+    def _reap_adopted(self) -> None:
+        """Take in those that were left behind and have ended: a long run may leave very many."""
+        for pid in {*children()}.difference(self._running, self._zombies):
+            os.waitpid(pid, os.WNOHANG)
 
     def _reap(self) -> bool:
         """Take in all that has ended; whether there is no child any more."""

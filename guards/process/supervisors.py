@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ _CODE = (
 _KEPT = 12
 #: How long an answer may take, in seconds. What is killed has ten to be gone.
 _PATIENCE = 30.0
+#: Whoever has said nothing for so long where an answer is due may have been stopped, in seconds.
+_STOPPED_SECONDS = 0.5
 
 
 class Supervisor:
@@ -55,6 +58,8 @@ class Supervisor:
         self._answers: deque[tuple[str, int]] = deque()
         self._in_hand = 0
         self._is_fit = True
+        #: The pids of all that it has started, whether anybody has asked for them or not.
+        self.started: set[int] = set()
         #: The exit codes of those that have ended, by their pids (negative: a signal).
         self.codes: dict[int, int] = {}
 
@@ -123,7 +128,7 @@ class Supervisor:
         """
         self._take_all()
         if self._in_hand:
-            self._process.send_signal(signal.SIGCONT)  # a child may have stopped it
+            self._go_on()
             self._send(supervisor.write(("end",)))
         while self._in_hand:
             self._hear()
@@ -131,7 +136,7 @@ class Supervisor:
 
     def forget(self) -> None:
         """The run is over: what was said of it is of no use to the next one."""
-        self.codes = {}
+        self.codes, self.started = {}, set()
         self._answers.clear()
 
     def close(self) -> subprocess.Popen[bytes]:
@@ -153,7 +158,17 @@ class Supervisor:
         except OSError as error:
             self._lose(error)
 
+    def _go_on(self) -> None:
+        """A child may have stopped it."""
+        with suppress(OSError):
+            self._process.send_signal(signal.SIGCONT)
+
     def _hear(self) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not self._has_said(_STOPPED_SECONDS):
+            if time.monotonic() > until:
+                self._lose(None)
+            self._go_on()
         try:
             heard = self._channel.recv(65536)
         except OSError as error:
@@ -161,6 +176,13 @@ class Supervisor:
         if not heard:
             self._lose(None)
         self._heard += heard
+
+    def _hear_the_rest(self) -> None:
+        """What it has said already: whom it had started is ours to end then."""
+        with suppress(OSError):
+            while self._has_said(0.0) and (heard := self._channel.recv(65536)):
+                self._heard += heard
+        self._take_all()
 
     def _take_all(self) -> None:
         while (message := self._next()) is not None:
@@ -186,15 +208,17 @@ class Supervisor:
         else:
             self._answers.append((word, *said))
             self._in_hand -= word == "refused"
+            self.started |= {*said} if word == "started" else set()
 
     def _lose(self, error: OSError | None) -> NoReturn:
         """It is gone, or does not answer: it then sees its channel closed, and ends what it has."""
+        self._hear_the_rest()
         self._is_fit = False
         self._in_hand = 0
         self._answers.clear()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
-            self._process.send_signal(signal.SIGCONT)
+        self._go_on()
         raise ProcessFailed("the supervisor of its processes has ended") from error
 
 
@@ -202,13 +226,15 @@ class _Pool:
     """All of this process: at work, and idle until their next run, the latest last."""
 
     def __init__(self) -> None:
-        self._changing = threading.Lock()
+        #: Also while our process is copied: none is just being made then, of which the copy knows
+        #: nothing and whose channel it would keep open.
+        self.changing = threading.RLock()
         self._at_work: list[Supervisor] = []
         self._idle: list[Supervisor] = []
         self._leaving: list[subprocess.Popen[bytes]] = []
 
     def take(self, limits: str) -> Supervisor:
-        with self._changing:
+        with self.changing:
             one = self._take_idle(limits) or Supervisor(limits)
             self._at_work.append(one)
         return one
@@ -223,7 +249,7 @@ class _Pool:
         return None
 
     def give_back(self, one: Supervisor) -> None:
-        with self._changing:
+        with self.changing:
             self._at_work.remove(one)
             if one.is_over and one.is_idle:
                 one.forget()
@@ -253,7 +279,11 @@ def _begin_anew() -> None:
     _pool = _Pool()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(
+    before=lambda: _pool.changing.acquire(),
+    after_in_parent=lambda: _pool.changing.release(),
+    after_in_child=_begin_anew,
+)
 
 
 def take(limits: str) -> Supervisor:

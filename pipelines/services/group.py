@@ -28,6 +28,7 @@ from guards.services.units import unit_of_work
 from pipelines.exceptions import ClaimLost
 from pipelines.models import Stage
 from pipelines.registry import Startable, is_startable
+from pipelines.runners import base
 from pipelines.services import beginning, carrying, claims, files, stages, unanswered
 from pipelines.services.beginning import BeforeSeveral, Looked
 from pipelines.services.carrying import Task
@@ -253,13 +254,18 @@ class Group:
             return None
 
     def _confirm(self, session: Session, member: _Member) -> None:
+        """Whatever is wrong, one that has not started is not waited for."""
+        del self._running[session]
         try:
             self._several.confirm(session)
         except CountersignError as error:
-            del self._running[session]
             self._take_refusal(member, error)
+        else:
+            self._running[session] = member
 
     def _take_refusal(self, member: _Member, error: CountersignError) -> None:
+        """Of a chain, steps before the one that did not start may have."""
+        base.end_children(member.job.pipeline)
         stage_returned.send(**member.facts)
         result = RunResult(ok=False, error=error.detail)
         self._failed.append((member, result.error, result))

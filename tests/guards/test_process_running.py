@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -212,6 +215,45 @@ def test_no_descriptor_is_left_open() -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     assert open_ones() == open_ones()  # supervisors stay for the next runs
+
+
+def test_no_descriptor_is_left_open_where_there_is_no_room_for_all_of_them() -> None:
+    """At whichever of its pipes the start fails."""
+    process.run(["true"], timeout=10)  # its supervisor is there
+    before, outcomes = _open_descriptors(), []
+    for room in range(2, 16):
+        with _room_for(room):
+            try:
+                outcomes.append(process.run_steps([["true"], ["true"]], timeout=10).succeeded)
+            except ProcessFailed:
+                outcomes.append(False)
+        assert _open_descriptors() == before
+    assert not outcomes[0]
+    assert outcomes[-1]
+
+
+def _open_descriptors() -> set[int]:
+    """Without the one that lists them."""
+    return {int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists()}
+
+
+@contextmanager
+def _room_for(count: int) -> Iterator[None]:
+    """Let this process open so many more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(_open_descriptors()) + 30, hard))
+    filling: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                filling.append(os.open(os.devnull, os.O_RDONLY))
+        for descriptor in filling[-count:]:
+            os.close(descriptor)
+        yield
+    finally:
+        for descriptor in filling[:-count]:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_child_is_limited_before_its_program_starts() -> None:

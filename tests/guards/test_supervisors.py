@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from guards import process
-from guards.exceptions import ProcessFailed
+from guards.exceptions import InvalidInput, ProcessFailed
 from guards.process import Several, supervisor, supervisors
 from tests.guards.runs import started
 
@@ -77,6 +78,7 @@ def test_what_is_known_to_have_daemons_leaves_them(pids: Path) -> None:
     assert process.run(daemon(pids), timeout=20, has_daemons=True).succeeded
     assert runs(int(pids.read_text()))
     # And the next run of the same supervisor takes in what is left behind, as any.
+    kill(int(pids.read_text()))
     pids.unlink()
     assert process.run(daemon(pids), timeout=20).succeeded
     assert not runs(int(pids.read_text()))
@@ -201,6 +203,139 @@ def test_a_run_whose_supervisor_is_killed_is_over_and_the_next_one_has_another()
     assert process.run(["true"], timeout=20).succeeded
 
 
+def named(tmp_path: Path, name: str, then: str = "exec sleep 300") -> list[str]:
+    """A program that says who it is."""
+    path = tmp_path / name
+    return ["/bin/sh", "-c", f"echo $$ > {path}.new; mv {path}.new {path}; {then}"]
+
+
+def told(tmp_path: Path, *names: str) -> list[int]:
+    """Who they are, once all of them have said it."""
+    until = time.monotonic() + 20
+    while not all((tmp_path / name).exists() for name in names):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return [int((tmp_path / name).read_text()) for name in names]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.invariant(16)
+@pytest.mark.parametrize("kills", [True, False])
+def test_steps_that_nobody_has_asked_for_end_with_a_supervisor_that_is_killed(
+    tmp_path: Path, kills: bool
+) -> None:
+    steps = ["first", "second", "third"]
+    with Several() as several:
+        session = several.order([named(tmp_path, step) for step in steps], timeout=60)
+        pids = told(tmp_path, *steps)
+        if kills:
+            parent = parent_of(pids[0])
+            os.kill(parent, signal.SIGKILL)
+            assert is_gone(parent)
+            with pytest.raises(ProcessFailed):
+                several.confirm(session)
+            assert all(is_gone(pid) for pid in pids)
+        else:
+            several.confirm(session)
+            assert all(runs(pid) for pid in pids)
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_whom_a_killed_supervisor_had_started_is_known_where_the_next_order_fails(
+    tmp_path: Path,
+) -> None:
+    one = supervisors.take("cpu=60")
+    order(one, *named(tmp_path, "first"))
+    (pid,) = told(tmp_path, "first")
+    try:
+        supervisor_pid = parent_of(pid)
+        os.kill(supervisor_pid, signal.SIGKILL)
+        assert is_gone(supervisor_pid)
+        with pytest.raises(ProcessFailed):
+            order(one, "/bin/true")
+        assert one.started == {pid}
+        assert one.is_over
+    finally:
+        kill(pid)
+        supervisors.give_back(one)
+
+
+def test_one_that_is_stopped_before_it_answers_goes_on() -> None:
+    with Several() as several:
+        first = several.order([["/bin/sh", "-c", "kill -STOP $PPID"], ["cat"], ["cat"]], timeout=60)
+        several.confirm(first)
+        assert several.ended(20.0) == [first]
+    assert first.result().succeeded
+
+
+@pytest.mark.invariant(16)
+def test_a_long_run_that_leaves_many_behind_does_not_fill_the_table_of_processes(
+    tmp_path: Path,
+) -> None:
+    leaving = "i=0; while [ $i -lt 100 ]; do (true &); i=$((i+1)); done"
+    with Several() as several:
+        last = " ".join(named(tmp_path, "last")[:2]) + f" '{named(tmp_path, 'last')[2]}'"
+        script = f"{leaving}; ({last} &); exec sleep 300"
+        started(several, [["/bin/sh", "-c", script]], timeout=60)
+        (pid,) = told(tmp_path, "last")
+        until = time.monotonic() + 20
+        while len(children_of(parent_of(pid))) != 2:  # the program itself, and the last one
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert runs(pid)
+
+
+def children_of(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in listed.split()]
+
+
+def test_more_open_files_than_a_start_has_are_refused_before_it(tmp_path: Path) -> None:
+    with Path(os.devnull).open("rb") as nothing:
+        copies = [os.dup(nothing.fileno()) for _ in range(supervisor.MOST_FILES - 2)]
+        try:
+            with pytest.raises(InvalidInput, match="64 open files"):
+                process.run(["true"], timeout=20, pass_fds=copies)
+            assert process.run(["true"], timeout=20, pass_fds=copies[1:]).succeeded
+        finally:
+            for copy in copies:
+                os.close(copy)
+
+
+@pytest.mark.parametrize(("most", "starts"), [(6, False), (16, True)])
+def test_fewer_open_files_than_a_start_needs_are_told_with_it(most: int, starts: bool) -> None:
+    limits = process.Limits(open_files=most)
+    if starts:
+        assert process.run(["true"], timeout=20, limits=limits).succeeded
+        return
+    with pytest.raises(ProcessFailed, match="Too many open files"):
+        process.run(["true"], timeout=20, limits=limits)
+
+
+def test_our_process_is_not_copied_while_a_supervisor_is_being_made() -> None:
+    """The copy would keep its channel open, and not know of it."""
+    has_begun, is_made = threading.Event(), threading.Event()
+
+    def make() -> None:
+        with supervisors._pool.changing:
+            has_begun.set()
+            time.sleep(0.2)
+            is_made.set()
+
+    making = threading.Thread(target=make)
+    making.start()
+    has_begun.wait()
+    copied = os.fork()
+    if not copied:
+        os._exit(0 if is_made.is_set() and _parent_of_a_child() else 1)
+    making.join()
+    _, status = os.waitpid(copied, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
 def test_one_that_was_killed_while_it_was_idle_is_not_used_again() -> None:
     parent = _parent_of_a_child()
     os.kill(parent, signal.SIGKILL)
@@ -298,7 +433,7 @@ def test_one_that_has_used_much_of_its_own_time_is_not_used_again() -> None:
     """Its processor time is limited as that of its children is, who cannot raise it."""
     one = supervisors.take("cpu=1")
     pid = start(one, "/bin/sleep", "300")
-    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    parent = parent_of(pid)
     while ticks(parent) < 0.2 * os.sysconf("SC_CLK_TCK"):
         with pytest.raises(FileNotFoundError):
             start(one, "/no/such/program")
@@ -323,6 +458,11 @@ def test_a_run_that_was_over_by_itself_when_it_was_to_be_ended_is_no_end_of_the_
 
 
 def start(one: supervisors.Supervisor, *argv: str) -> int:
+    order(one, *argv)
+    return one.answer()
+
+
+def order(one: supervisors.Supervisor, *argv: str) -> None:
     with Path(os.devnull).open("r+b") as nothing:
         one.order(
             argv,
@@ -333,7 +473,6 @@ def start(one: supervisors.Supervisor, *argv: str) -> int:
             is_last=True,
             adopts=True,
         )
-    return one.answer()
 
 
 def ticks(pid: int) -> int:

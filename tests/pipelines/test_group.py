@@ -38,6 +38,7 @@ from teams.models import Event
 from teams.services import verification
 from teams.signals import events_appended
 from tests.databases import exit_of, forked, shared
+from tests.guards.test_supervisors import is_gone
 from tests.pipelines.factories import OPERATOR, script
 
 pytestmark = pytest.mark.django_db
@@ -514,6 +515,21 @@ def test_a_stage_that_moved_after_the_look_begins_nothing_of_its_unit(due):
         beginning.begin_several(looked)
 
     assert set(statuses().values()) == {"planned"}
+
+
+@pytest.mark.invariant(16)
+def test_a_chain_that_kills_its_supervisor_while_it_starts_leaves_nothing(due, scripts, tmp_path):
+    """Also what has left its session: it is known by the mark of its pipeline."""
+    left = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 300' > /dev/null 2>&1 &"
+    waits = f"while [ ! -s {tmp_path}/pid ]; do sleep 0.01; done"
+    first = {"binary": script(scripts, "killing", f"{left} {waits}; kill -9 $PPID; sleep 300")}
+    chain = due("bad", binary=None, steps=[first, *[{"binary": "cat"}] * 15])
+    due("good")
+
+    execution.run_on(pipeline_id=chain.pk)
+
+    assert statuses() == {"bad": "failed", "good": "completed"}
+    assert is_gone(int((tmp_path / "pid").read_text()))
 
 
 # --- crashes, and several workers -----------------------------------------------------------------
