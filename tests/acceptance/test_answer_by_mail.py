@@ -110,7 +110,7 @@ def test_a_held_reply_is_told_of_answered_by_mail_and_leaves_once(
     assert watcher.stop() == 0, watcher.output()
     (reply,) = _to(smtp_server, world.SENDER)
     assert hashlib.sha256(reply.content).hexdigest() in text, "what was shown is what left"
-    records = house.python(_RECORDS)
+    records = house.inside(_RECORDS)
     assert records["approval"] == ["consumed", "mail", f"owner:{keys.reader.fingerprint}"]
     assert sorted(map(tuple, records["answers"])) == [
         ("done", "done", "witnessed"),

@@ -204,7 +204,7 @@ def _check_replies(replies: Iterable[Accepted], sent: dict[int, str]) -> None:
 
 
 def _check_records(house: Installation, smtp_server: SmtpServer, number: int) -> None:
-    records = house.python(_RECORDS)
+    records = house.inside(_RECORDS)
     assert records["messages"] == number
     assert records["rules"] == ["execute-permitted"] * number
     assert records["pipelines"] == ["completed"] * number

@@ -111,7 +111,7 @@ async def over_stdio(installation: Installation, secret: str) -> None:
 
 
 async def test_real_clients_over_http_and_stdio(installation: Installation) -> None:
-    full, mail = installation.python(_MINT)
+    full, mail = installation.inside(_MINT)
     daphne, url = installation.web()
     await over_http(installation, url, full, mail)
     await over_stdio(installation, full)

@@ -113,8 +113,8 @@ def test_a_line_that_falls_silent_is_one_alert_and_mail_follows_when_it_heals(ho
     world.wait_for_first_passes(house, 1)
     proxy.deaf = True
     dovecot.append(user, make_mail(subject="unseen"))
-    wait_until(lambda: house.python(_STATE)[0] == "failing", "the alert", 110)
+    wait_until(lambda: house.inside(_STATE)[0] == "failing", "the alert", 110)
     proxy.deaf = False
     stored(house, 1)
-    wait_until(lambda: house.python(_STATE) == ["ok", 1, 1], "the recovery", 90)
+    wait_until(lambda: house.inside(_STATE) == ["ok", 1, 1], "the recovery", 90)
     proxy.close()

@@ -118,7 +118,7 @@ def build(
         signature = sign_detached(owner, documents.canonical(document)).decode()
         signed = json.dumps({**document, "signature": signature})
         (directory / f"{document['name']}.yaml").write_text(signed)
-    loaded = installation.python(
+    loaded = installation.inside(
         _BUILD + _ADD_ACCOUNTS,
         agent_address=AGENT,
         sender=SENDER,
@@ -133,7 +133,7 @@ def build(
 
 def add_account(installation: Installation, **fields: Any) -> None:
     """One mailbox of the agent more."""
-    installation.python(_ADD_ACCOUNTS, **_mailboxes([fields]))
+    installation.inside(_ADD_ACCOUNTS, **_mailboxes([fields]))
 
 
 def _mailboxes(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 
+from tests.servers import forking
 from tests.servers.presence import free_port, is_listening, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -162,6 +163,14 @@ class Installation:
         if done.returncode != 0:
             raise AssertionError(f"exit {done.returncode}:\n{done.stderr}")
         return json.loads(done.stdout.rsplit("\n", 2)[-2])
+
+    def inside(self, code: str, **values: Any) -> Any:
+        """What `python` does, in a fork of this process that takes the installation's settings.
+
+        No Python has to start for it. The queue hears nothing of it: what is due is found by the
+        sweep.
+        """
+        return forking.answered_by(lambda: forking.run(self.env, code, values), seconds=90.0)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What the database answers, read past the program: no Python has to start for it."""
