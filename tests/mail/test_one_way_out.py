@@ -43,13 +43,17 @@ def _calls(node: ast.AST, name: str) -> bool:
 @pytest.mark.invariant(19)
 @pytest.mark.parametrize("door", DOORS)
 def test_only_the_engine_and_its_kind_take_the_door(door: str) -> None:
-    assert {one.name for one in every() if _used(one.nodes, door)} == DOORS[door]
+    # What uses it says its name: only those are parsed.
+    assert {one.name for one in every() if door in one.text and _used(one.nodes, door)} == DOORS[
+        door
+    ]
 
 
 @pytest.mark.invariant(19)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_only_the_gateway_imports_what_can_send(library: str) -> None:
-    assert {one.name for one in every() if library in one.imports} == LIBRARIES[library]
+    saying = [one for one in every() if all(part in one.text for part in library.split("."))]
+    assert {one.name for one in saying if library in one.imports} == LIBRARIES[library]
 
 
 @pytest.mark.parametrize(

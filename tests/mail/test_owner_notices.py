@@ -158,9 +158,13 @@ def test_one_draft_is_told_of_once_while_it_is_fresh(house: House) -> None:
     assert len(house.sent_to(OWNER)) == 2
 
 
-def test_after_a_week_of_notices_a_draft_stands_in_the_console_only(house: House) -> None:
+def test_after_a_week_of_notices_a_draft_stands_in_the_console_only(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert notices.MOST_PER_HOLD == 7
+    monkeypatch.setattr(notices, "MOST_PER_HOLD", 3)
     house.told()
-    for _ in range(12):
+    for _ in range(4):
         age_notices(hours=25)
         notices.notify()
     assert len(house.sent_to(OWNER)) == notices.MOST_PER_HOLD
@@ -182,14 +186,18 @@ def test_what_begins_to_wait_within_minutes_goes_into_one_notice(
     assert "Re: First" not in text
 
 
-def test_many_are_shown_ten_at_a_time_and_the_rest_is_counted(house: House, owner_key: Key) -> None:
-    for number in range(12):
+def test_many_are_shown_ten_at_a_time_and_the_rest_is_counted(
+    house: House, owner_key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert notices.MOST_ITEMS == 10
+    monkeypatch.setattr(notices, "MOST_ITEMS", 3)
+    for number in range(5):
         house.held(subject=f"Number {number}.")
     notices.notify()
     inside = opened(owner_key, house.sent_to(OWNER)[0])
-    assert inside["Subject"] == "12 drafts wait for you"
+    assert inside["Subject"] == "5 drafts wait for you"
     assert "2 more wait" in inside.get_content()
-    assert NoticeItem.objects.count() == 10
+    assert NoticeItem.objects.count() == 3
     age_notices(minutes=11)
     notices.notify()
     assert opened(owner_key, house.sent_to(OWNER)[1])["Subject"] == "2 drafts wait for you"
