@@ -125,8 +125,10 @@ def test_no_page_number_order_or_key_breaks_a_list(
 def test_an_act_on_no_row_does_nothing_and_says_so(console: Client, sample: Sample) -> None:
     before = state_of_the_house()
     for address, model_admin in houses_own():
-        for word in set(model_admin.acts()) - model_admin.acts_on_all:
-            for nobody in NOBODY:
+        words = sorted(set(model_admin.acts()) - model_admin.acts_on_all)
+        for number, word in enumerate(words):
+            # Which ids are none, a model says for all of its acts.
+            for nobody in NOBODY if number == 0 else NOBODY[:2]:
                 answer = console.post(f"{address}{nobody}/{word}/", {"reason": "none"})
                 assert (answer.status_code, answer["Location"]) == (302, address), (word, nobody)
     assert state_of_the_house() == before

@@ -134,26 +134,40 @@ def test_a_copy_that_differs_is_unknown(world: GmailWorld, lost: Effect, subtest
             assert (job.outcome, job.reason) == (STILL_UNKNOWN, reason)
 
 
+#: What Google answers, and the reason that is told.
+UNREADABLE = {
+    "list.next-page": "more_pages",
+    "list.status-500": "http-500",
+    "message.truncated": "connection-lost",
+    "message.not-in-sent": "not_in_sent",
+    "message.other-thread": "thread_differs",
+    "token.scope-omitted": "scope_omitted",
+    "token.scope-extra": "scope_extra",
+    "token.invalid-grant": "connection_unavailable",
+    "userinfo.other-subject": "account_changed",
+    "userinfo.unverified": "email_not_verified",
+    "profile.other-mailbox": "mailbox_differs",
+}
+#: Told apart at the gateway (tests/mail/test_google_faults.py); from here on all the same.
+AT_THE_GATEWAY = {
+    "list.not-json": "bad-answer",
+    "list.reset-before": "connection-lost",
+    "message.status-404": "http-404",
+}
+
+
 @pytest.mark.one_database
+@pytest.mark.parametrize(
+    "faults", [UNREADABLE, pytest.param(AT_THE_GATEWAY, marks=pytest.mark.soak)]
+)
 def test_whatever_cannot_be_read_is_unknown(
-    world: GmailWorld, google_server: GoogleServer, lost: Effect, subtests: pytest.Subtests
+    world: GmailWorld,
+    google_server: GoogleServer,
+    lost: Effect,
+    faults: dict[str, str],
+    subtests: pytest.Subtests,
 ):
-    for fault, reason in (
-        ("list.next-page", "more_pages"),
-        ("list.status-500", "http-500"),
-        ("list.not-json", "bad-answer"),
-        ("list.reset-before", "connection-lost"),
-        ("message.status-404", "http-404"),
-        ("message.truncated", "connection-lost"),
-        ("message.not-in-sent", "not_in_sent"),
-        ("message.other-thread", "thread_differs"),
-        ("token.scope-omitted", "scope_omitted"),
-        ("token.scope-extra", "scope_extra"),
-        ("token.invalid-grant", "connection_unavailable"),
-        ("userinfo.other-subject", "account_changed"),
-        ("userinfo.unverified", "email_not_verified"),
-        ("profile.other-mailbox", "mailbox_differs"),
-    ):
+    for fault, reason in faults.items():
         with subtests.test(fault), world.undone(lost) as effect:
             google_server.fault(fault)
             job = look(world, effect)
