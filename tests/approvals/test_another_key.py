@@ -80,6 +80,7 @@ def test_every_artifact_comes_under_a_new_key_and_the_old_one_stays(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.one_database
 def test_a_dry_run_says_it_and_writes_nothing(path: Path, sealed: list[bytes]) -> None:
     before = path.read_bytes(), sorted(bytes(a.ciphertext) for a in Artifact.objects.all())
     said = run("--dry-run")
@@ -115,6 +116,7 @@ def test_interrupted_anywhere_all_stays_readable_and_it_goes_on_with_the_same_ke
     assert opened() == sorted([*sealed, b"private later"])
 
 
+@pytest.mark.one_database
 def test_a_crash_before_the_new_file_leaves_the_old_one_whole(
     path: Path, sealed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +176,7 @@ def test_two_rotations_at_once_are_one(path: Path, sealed: list[bytes]) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.one_database
 def test_a_key_in_another_store_is_the_operators_own(
     settings: Any, path: Path, sealed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_opening_again_takes_a_new_snapshot_and_voids_the_old_page(kind: Countin
     assert factories.approve(second).phase == Effect.Phase.INTENT
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 @pytest.mark.fault("approval-02")
 def test_an_edit_after_review_voids_the_approval_and_names_the_field(kind: CountingKind) -> None:
@@ -89,6 +90,7 @@ def test_an_edit_after_review_voids_the_approval_and_names_the_field(kind: Count
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 def test_what_the_person_saw_has_to_be_what_waits(kind: CountingKind) -> None:
     approval = factories.opened()
@@ -100,6 +102,7 @@ def test_what_the_person_saw_has_to_be_what_waits(kind: CountingKind) -> None:
     assert approval.state == Approval.State.PENDING
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("approval-04")
 def test_a_yes_after_the_time_is_over_leaves_nothing(kind: CountingKind, settings: object) -> None:
     settings.APPROVAL_SECONDS = -1  # type: ignore[attr-defined]
@@ -127,6 +130,7 @@ def test_a_no_reaches_the_hold_with_its_reason_and_leaves_nothing(
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 def test_a_no_needs_a_reason(kind: CountingKind) -> None:
     with pytest.raises(InvalidInput):
         approvals.reject(
@@ -134,6 +138,7 @@ def test_a_no_needs_a_reason(kind: CountingKind) -> None:
         )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [Asker("identity", "bot"), Asker("identity", "eve"), SYSTEM])
 def test_only_a_person_opens_and_answers(kind: CountingKind, by: Asker) -> None:
     approval = factories.opened()
@@ -145,6 +150,7 @@ def test_only_a_person_opens_and_answers(kind: CountingKind, by: Asker) -> None:
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("kind_of", "may"), [("human", True), ("agent", False)])
 def test_a_token_answers_if_a_person_holds_it(kind: CountingKind, kind_of: str, may: bool) -> None:
     identity = identities.create_identity(
@@ -162,6 +168,7 @@ def test_a_token_answers_if_a_person_holds_it(kind: CountingKind, kind_of: str, 
             approvals.approve(approval_id=approval.pk, **answer)
 
 
+@pytest.mark.one_database
 def test_a_withdrawn_draft_cannot_be_approved(kind: CountingKind) -> None:
     approval = factories.opened()
     holds.withdraw(hold_id=approval.hold_id, by=factories.AGENT, reason="I found a better answer")
@@ -230,6 +237,7 @@ def test_approvals_past_their_time_expire_by_the_databases_clock(
     assert (old.state, young.state) == (Approval.State.EXPIRED, Approval.State.PENDING)
 
 
+@pytest.mark.one_database
 def test_the_page_shows_preview_clock_and_drift(kind: CountingKind) -> None:
     approval = factories.opened()
     assert selectors.preview(approval)["text"] == "exactly these bytes"
@@ -249,6 +257,7 @@ def test_an_unregistered_kind_cannot_even_be_held() -> None:
         factories.held(kind="nobody.knows")
 
 
+@pytest.mark.one_database
 def test_private_bytes_are_not_in_the_database_or_the_log(kind: CountingKind) -> None:
     effect = factories.intent()
     assert b"exactly" not in bytes(effect.payload.ciphertext)

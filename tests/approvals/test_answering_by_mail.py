@@ -37,6 +37,7 @@ def test_the_owners_key_says_yes_to_what_was_opened_for_mail(kind: CountingKind)
     assert (approval.decided_by, approval.decided_via) == (str(OWNER), "mail")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [REPORTED_OWNER, SYSTEM, Asker("owner"), Asker("owner", "ABC")])
 def test_nobody_else_says_yes_by_mail(kind: CountingKind, by: Asker) -> None:
     approval = opened_for_mail()
@@ -45,6 +46,7 @@ def test_nobody_else_says_yes_by_mail(kind: CountingKind, by: Asker) -> None:
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_the_owner_answers_by_mail_only_and_others_not_by_mail(kind: CountingKind) -> None:
     approval = opened_for_mail()
     for by, via in ((OWNER, "console"), (OWNER, "token"), (factories.OPERATOR, "mail")):
@@ -53,6 +55,7 @@ def test_the_owner_answers_by_mail_only_and_others_not_by_mail(kind: CountingKin
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_what_was_opened_for_mail_is_not_answered_in_the_console(kind: CountingKind) -> None:
     approval = opened_for_mail()
     with pytest.raises(Refused) as refused:
@@ -60,6 +63,7 @@ def test_what_was_opened_for_mail_is_not_answered_in_the_console(kind: CountingK
     assert refused.value.rule == "answer-elsewhere"
 
 
+@pytest.mark.one_database
 def test_a_kind_for_the_console_alone_is_neither_opened_for_mail_nor_answered_by_it(
     kind: CountingKind,
 ) -> None:
@@ -74,6 +78,7 @@ def test_a_kind_for_the_console_alone_is_neither_opened_for_mail_nor_answered_by
     assert kind.label in refused.value.detail
 
 
+@pytest.mark.one_database
 def test_a_review_in_the_console_replaces_the_one_for_mail_and_the_other_way(
     kind: CountingKind,
 ) -> None:
@@ -87,6 +92,7 @@ def test_a_review_in_the_console_replaces_the_one_for_mail_and_the_other_way(
     assert yes(again).phase == Effect.Phase.INTENT
 
 
+@pytest.mark.one_database
 def test_mail_without_a_signature_says_no(kind: CountingKind) -> None:
     approval = opened_for_mail()
     approvals.reject(approval_id=approval.pk, by=REPORTED_OWNER, via="mail", reason="not now")

@@ -75,6 +75,7 @@ def test_a_person_opens_reads_and_approves_exactly_once(kind: CountingKind, pers
     assert Effect.objects.count() == 1
 
 
+@pytest.mark.one_database
 def test_a_yes_to_something_else_than_was_shown_is_refused(kind: CountingKind, person) -> None:
     opened = post(person, f"/holds/{factories.held().pk}/open").json()
     no = post(person, f"/approvals/{opened['id']}/approve", digest="0" * 64)
@@ -95,6 +96,7 @@ def test_a_no_needs_its_reason(kind: CountingKind, person, answer: str, state: s
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("answer", ["reject", "request-changes"])
 def test_a_no_whose_answer_was_lost_is_repeated_and_another_one_is_refused(
     kind: CountingKind, person, answer: str
@@ -164,6 +166,7 @@ def test_a_token_that_is_no_persons_neither_opens_nor_reads_nor_answers(
     assert approval.state == "pending"
 
 
+@pytest.mark.one_database
 def test_answering_needs_its_scope_and_the_project(kind: CountingKind) -> None:
     approval = factories.opened(project="apollo")
     reader = client_of("human", "approvals:read")
@@ -174,6 +177,7 @@ def test_answering_needs_its_scope_and_the_project(kind: CountingKind) -> None:
     assert unknown.status_code == 404
 
 
+@pytest.mark.one_database
 def test_a_get_changes_nothing(kind: CountingKind, person) -> None:
     approval = factories.opened()
     for path in ("approve", "reject", "request-changes"):
@@ -182,6 +186,7 @@ def test_a_get_changes_nothing(kind: CountingKind, person) -> None:
     assert approval.state == "pending"
 
 
+@pytest.mark.one_database
 def test_the_console_names_the_person_whose_token_answered_to_whom_may_see_tokens(
     kind: CountingKind, person, admin_client: Client
 ) -> None:
@@ -200,6 +205,7 @@ def test_the_console_names_the_person_whose_token_answered_to_whom_may_see_token
     assert approval.decided_by in shown and name not in shown
 
 
+@pytest.mark.one_database
 def test_an_agents_token_has_no_persons_name(kind: CountingKind) -> None:
     for kind_of in ("human", "agent"):
         client_of(kind_of)

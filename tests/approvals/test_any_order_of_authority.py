@@ -314,6 +314,7 @@ class Desk(RuleBasedStateMachine):
             return
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(19)
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
@@ -328,6 +329,7 @@ def test_no_order_makes_a_second_post_or_one_without_authority_for_long() -> Non
     explore(Desk, examples=60, steps=40)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 def test_the_measure_itself_sees_a_post_without_authority() -> None:
     desk = Desk()

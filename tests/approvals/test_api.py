@@ -34,6 +34,7 @@ def get(client: Client, path: str, status: int = 200) -> Any:
     return answer.json()
 
 
+@pytest.mark.one_database
 def test_it_shows_hold_approval_and_effect(kind: CountingKind) -> None:
     effect = effects.dispatch(effect_id=factories.intent().pk)
     factories.held()
@@ -59,6 +60,7 @@ def test_neither_body_nor_address_is_shown(kind: CountingKind) -> None:
         assert b"exactly" not in text
 
 
+@pytest.mark.one_database
 def test_what_a_server_said_and_to_whom_is_told_as_numbers(kind: CountingKind) -> None:
     effect = effects.dispatch(effect_id=factories.intent().pk)
     effect.detail = {

@@ -60,6 +60,7 @@ def test_without_a_key_nothing_private_is_kept(settings: Any, tmp_path: Path) ->
     assert [found.id for found in checks.artifact_key_resolves()] == ["approvals.W001"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("text", ["", "not a key\n", "AAAA"])
 def test_a_key_that_is_none_is_named(settings: Any, tmp_path: Path, text: str) -> None:
     path = tmp_path / "artifact.key"
@@ -90,6 +91,7 @@ def test_the_digest_of_an_artifact_is_frozen() -> None:
         Artifact.objects.filter(pk=sealed.pk).update(sha256="0" * 64)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-2")
 def test_an_installation_without_kinds_or_with_orphans_does_not_pass_its_checks(
     kind: CountingKind,
@@ -116,6 +118,7 @@ def _checked(check: Any) -> list[str | None]:
     return [found.id for found in check()]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("seconds", "faults"), [(1, 0), (300, 0), (301, 1), (0, 1), (-5, 1)])
 def test_an_approval_of_more_than_five_minutes_does_not_start(
     settings: Any, seconds: int, faults: int

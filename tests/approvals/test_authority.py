@@ -159,10 +159,8 @@ def _before_the_worker(kind: GuardedKind, effect: Effect, flip: Callable[[], Non
     flip()
 
 
-@pytest.mark.parametrize(
-    "when",
-    [_before_the_worker, pytest.param(_during_the_last_look, marks=pytest.mark.one_database)],
-)
+@pytest.mark.one_database
+@pytest.mark.parametrize("when", [_before_the_worker, _during_the_last_look])
 def test_what_was_changed_since_the_yes_is_named_and_nothing_is_posted(
     kind: GuardedKind, root: Root, subtests: pytest.Subtests, when: Callable[..., None]
 ) -> None:
@@ -240,6 +238,7 @@ def test_a_kind_that_reads_its_source_has_to_say_when(
     assert (done.phase, done.reason, kind.posts()) == ("cancelled", "not_observed", 0)
 
 
+@pytest.mark.one_database
 def test_only_the_session_that_opened_it_says_yes(kind: GuardedKind, root: Root) -> None:
     approval = sessions.opened(root)
     for other in (None, sessions.session(), sessions.session("bob")):
@@ -253,6 +252,7 @@ def test_only_the_session_that_opened_it_says_yes(kind: GuardedKind, root: Root)
     assert sessions.approve(approval, root).phase == Effect.Phase.INTENT
 
 
+@pytest.mark.one_database
 def test_another_persons_session_opens_nothing(kind: GuardedKind, root: Root) -> None:
     with pytest.raises(ContactRefused):
         sessions.opened(root, by=Asker("operator", "bob"))
@@ -271,6 +271,7 @@ def test_no_policy_approves_it(kind: GuardedKind) -> None:
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_a_revoked_session_says_no_yes(kind: GuardedKind, root: Root) -> None:
     approval = sessions.opened(root)
     roots.revoke(root_id=root.pk, by=factories.OPERATOR, reason="laptop lost")
@@ -293,6 +294,7 @@ def test_a_review_that_ends_closes_its_goal(kind: GuardedKind, root: Root) -> No
     assert second.goal.closed_at is not None
 
 
+@pytest.mark.one_database
 def test_a_snapshot_that_cannot_be_taken_leaves_its_reason(
     kind: GuardedKind, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +309,7 @@ def test_a_snapshot_that_cannot_be_taken_leaves_its_reason(
     assert Goal.objects.get().closed_at is not None
 
 
+@pytest.mark.one_database
 def test_a_preview_contacts_no_more_than_it_was_granted(
     kind: GuardedKind, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +324,7 @@ def test_a_preview_contacts_no_more_than_it_was_granted(
     assert ContactBudget.objects.get(contact="read", consent__purpose="preview").spent == 2
 
 
+@pytest.mark.one_database
 def test_a_grant_is_spent_by_its_own_job_only(kind: GuardedKind, root: Root) -> None:
     effect, other = sessions.intent(root), sessions.intent(root)
     claimed = effects._claim(other.pk)

@@ -73,14 +73,17 @@ def address(row: Model, act: str = "change") -> str:
     return reverse(f"admin:approvals_{row._meta.model_name}_{act}", args=[row.pk])
 
 
-@pytest.mark.parametrize("model", PAGES)
-def test_each_has_a_list_and_a_page(browser: Client, done: Effect, model: type[Model]) -> None:
-    listed = browser.get(reverse(f"admin:approvals_{model._meta.model_name}_changelist"))
-    assert listed.status_code == 200
-    for row in model._default_manager.all():
-        page = browser.get(address(row))
-        assert page.status_code == 200
-        assert "very-secret-place" not in page.content.decode()
+def test_each_has_a_list_and_a_page(
+    browser: Client, done: Effect, subtests: pytest.Subtests
+) -> None:
+    for model in PAGES:
+        with subtests.test(model.__name__):
+            listed = browser.get(reverse(f"admin:approvals_{model._meta.model_name}_changelist"))
+            assert listed.status_code == 200
+            for row in model._default_manager.all():
+                page = browser.get(address(row))
+                assert page.status_code == 200
+                assert "very-secret-place" not in page.content.decode()
 
 
 def test_a_grant_shows_its_contacts_and_what_it_belongs_to(browser: Client, done: Effect) -> None:

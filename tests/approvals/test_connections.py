@@ -82,6 +82,7 @@ def kinds_of_events() -> list[str]:
     return [event.kind for event in told]
 
 
+@pytest.mark.one_database
 def test_a_connection_is_imported_by_reference_and_waits_to_be_verified(connect: Any) -> None:
     made = connect()
     assert (made.state, made.revision, made.declared) == ("new", 1, ["scope.read"])
@@ -89,6 +90,7 @@ def test_a_connection_is_imported_by_reference_and_waits_to_be_verified(connect:
     assert "not-told" not in str(Event.objects.get(kind="connection.imported").facts)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -109,6 +111,7 @@ def test_bad_input_is_named_and_nothing_is_stored(
     assert not Connection.objects.exists()
 
 
+@pytest.mark.one_database
 def test_a_reference_that_leads_nowhere_is_refused(connect: Any, tmp_path: Path) -> None:
     with pytest.raises(Conflict) as refusal:
         connect(refresh_token_ref=f"file:{tmp_path}/absent")
@@ -116,6 +119,7 @@ def test_a_reference_that_leads_nowhere_is_refused(connect: Any, tmp_path: Path)
     assert not Connection.objects.exists()
 
 
+@pytest.mark.one_database
 def test_only_a_person_of_a_live_session_connects(connect: Any, root: Root) -> None:
     with pytest.raises(Refused):
         connect(by=factories.AGENT)
@@ -145,6 +149,7 @@ def test_both_are_verified_together_within_five_contacts(
     assert Job.objects.get(kind="connect").outcome == "done"
 
 
+@pytest.mark.one_database
 def test_a_sixth_contact_is_refused(connect: Any, root: Root, provider: ScriptedProvider) -> None:
     connect("readonly")
     provider.spends = [Contact.PROFILE, Contact.PROFILE]
@@ -155,6 +160,7 @@ def test_a_sixth_contact_is_refused(connect: Any, root: Root, provider: Scripted
     assert Connection.objects.get().state == "new"
 
 
+@pytest.mark.one_database
 def test_without_a_live_session_nothing_is_contacted(
     connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
@@ -166,6 +172,7 @@ def test_without_a_live_session_nothing_is_contacted(
     assert provider.contacts == []
 
 
+@pytest.mark.one_database
 def test_what_the_provider_refuses_is_kept_as_its_reason(
     connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
@@ -181,6 +188,7 @@ def test_what_the_provider_refuses_is_kept_as_its_reason(
     assert job is not None and (job.outcome, job.reason) == ("blocked", "scope_omitted")
 
 
+@pytest.mark.one_database
 def test_a_provider_that_nobody_reached_changes_nothing_that_was_verified(
     connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
@@ -208,6 +216,7 @@ def test_credentials_replaced_while_they_were_verified_stay_unverified(
     assert Connection.objects.get().state == "new"
 
 
+@pytest.mark.one_database
 def test_a_session_that_ends_meanwhile_verifies_nothing(
     connect: Any, root: Root, provider: ScriptedProvider
 ) -> None:
@@ -218,6 +227,7 @@ def test_a_session_that_ends_meanwhile_verifies_nothing(
     assert Connection.objects.get().state == "new"
 
 
+@pytest.mark.one_database
 def test_verified_again_with_the_same_answer_it_is_the_same_revision(
     connect: Any, root: Root
 ) -> None:

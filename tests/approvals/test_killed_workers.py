@@ -58,12 +58,14 @@ POINTS: dict[str, tuple[Callable[[CountingKind], None], str, int]] = {
     "before-record-commits": (lambda kind: kill_at_unit(3), "unknown", 1),
     "after-record": (lambda kind: kill_at_unit(4), "accepted", 1),
 }
+#: Beside a point that leaves the same: for the long run.
+ALIKE = ("before-contact", "before-record")
 
 
 @pytest.mark.invariant(19)
 @pytest.mark.fault("send-01", "send-02", "queue-01", "queue-02")
 @pytest.mark.parametrize(
-    "point", on_both(POINTS, "before-mark-commits", "after-mark", "before-record-commits")
+    "point", on_both(POINTS, "after-mark", "before-record-commits", soak=ALIKE)
 )
 def test_a_killed_worker_leaves_an_honest_phase_and_no_second_contact(
     kind: CountingKind, point: str
@@ -106,6 +108,7 @@ def test_a_yes_killed_before_its_commit_never_was(kind: CountingKind) -> None:
     assert verification.verify().ok
 
 
+@pytest.mark.one_database
 def test_an_intent_whose_installer_died_is_cancelled(kind: CountingKind) -> None:
     wish = factories.request()
 
@@ -121,6 +124,7 @@ def test_an_intent_whose_installer_died_is_cancelled(kind: CountingKind) -> None
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 def test_a_living_worker_is_left_alone(kind: CountingKind) -> None:
     effect = factories.intent()
     kind.before = _stop_me
@@ -219,6 +223,7 @@ def test_the_same_policy_in_two_processes_makes_one_effect(kind: CountingKind) -
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.one_database
 def test_consuming_outside_a_transaction_is_a_programming_error(kind: CountingKind) -> None:
     with pytest.raises(RuntimeError):
         approvals._consume_and_install(factories.opened())

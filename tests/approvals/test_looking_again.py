@@ -117,6 +117,7 @@ def test_one_strict_match_is_observed_and_the_original_keeps_every_column_but_it
     assert exact.posts() == 1
 
 
+@pytest.mark.one_database
 def test_a_look_has_a_goal_a_finite_grant_and_a_job_of_its_own(
     exact: LookingKind, root: Root
 ) -> None:
@@ -153,6 +154,7 @@ NO_STRICT_MATCHES: tuple[tuple[Any, str], ...] = (
 )
 
 
+@pytest.mark.one_database
 def test_whatever_is_no_strict_match_is_an_unknown_observation(
     kind: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
@@ -188,6 +190,7 @@ def test_the_same_wish_is_one_look_and_a_new_wish_is_a_new_grant(
     assert len(kind.looked()) == 2 * len(kind.looks)
 
 
+@pytest.mark.one_database
 def test_a_wish_is_not_used_for_something_else(kind: LookingKind, root: Root) -> None:
     one, other = looking.unknown(kind), looking.unknown(kind)
     request_id = wish()
@@ -204,6 +207,7 @@ def test_a_wish_is_not_used_for_something_else(kind: LookingKind, root: Root) ->
         recovery.run(job_id=one.job_id)
 
 
+@pytest.mark.one_database
 def test_only_a_person_looks(kind: LookingKind, root: Root) -> None:
     effect = looking.unknown(kind)
     with pytest.raises(NotAPerson):
@@ -282,6 +286,7 @@ def at_the_last_contact(
         end(effect, root, kind)
 
 
+@pytest.mark.one_database
 def test_nobody_is_contacted_and_no_job_is_made_where(
     exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
@@ -301,6 +306,7 @@ def test_nobody_is_contacted_and_no_job_is_made_where(
             assert exact.looked() == [] and exact.posts() == 1
 
 
+@pytest.mark.one_database
 def test_a_look_that_was_granted_contacts_nobody_once(
     exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
@@ -319,6 +325,7 @@ def test_a_look_that_was_granted_contacts_nobody_once(
             assert exact.looked() == []
 
 
+@pytest.mark.one_database
 def test_what_was_seen_is_not_written_down_once(
     exact: LookingKind, root: Root, subtests: pytest.Subtests
 ) -> None:
@@ -392,6 +399,7 @@ def test_another_session_is_never_adopted_for_an_act_under_authority(
     assert exact.looked() == []
 
 
+@pytest.mark.one_database
 def test_a_revoked_session_is_told_apart_in_a_later_one(exact: LookingKind, root: Root) -> None:
     effect = looking.unknown(exact, root)
     roots.revoke(root_id=root.pk, by=ADA)
@@ -500,6 +508,7 @@ def test_a_look_never_posts_and_never_goes_past_its_figures(kind: LookingKind, r
     assert kind.looked() == ["list", *["get"] * 5]
 
 
+@pytest.mark.one_database
 def test_a_kind_without_figures_of_its_own_gets_one_list_and_five_candidates(
     kind: LookingKind, root: Root
 ) -> None:
@@ -549,12 +558,14 @@ def test_a_look_that_nobody_began_in_time_is_lost_and_another_may_be_granted(
     assert look(effect, root).outcome == "verified_sent_observation"
 
 
+@pytest.mark.one_database
 def test_a_look_that_waits_is_put_onto_the_queue_again(kind: LookingKind, root: Root) -> None:
     ask(looking.unknown(kind), root)
     assert recovery.enqueue_due() == 0
     assert recovery.enqueue_due(overdue=timedelta(0)) == 1
 
 
+@pytest.mark.one_database
 def test_the_log_says_who_looked_under_which_grant_and_what_came_of_it(
     kind: LookingKind, root: Root
 ) -> None:

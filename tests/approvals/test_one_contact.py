@@ -49,6 +49,7 @@ def test_the_contact_gets_exactly_the_approved_bytes(kind: CountingKind) -> None
     assert list(kinds) == ["effect.intent", "effect.marked", "effect.accepted"]
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(19)
 @pytest.mark.parametrize(
     ("result", "phase"),
@@ -71,6 +72,7 @@ def test_every_answer_has_its_phase_and_is_final(
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(19)
 @pytest.mark.fault("send-04", "queue-03", "queue-05")
 def test_a_repeated_task_makes_no_further_contact(kind: CountingKind) -> None:
@@ -83,11 +85,13 @@ def test_a_repeated_task_makes_no_further_contact(kind: CountingKind) -> None:
     assert (effect.phase, effect.reason) == ("unknown", "contact-raised")
 
 
+@pytest.mark.one_database
 def test_an_outcome_that_its_kind_cannot_have_is_unknown(kind: CountingKind) -> None:
     kind.outcomes = frozenset({ContactOutcome.FAILED, ContactOutcome.UNKNOWN})
     assert effects.dispatch(effect_id=factories.intent().pk).reason == "impossible-outcome"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 @pytest.mark.parametrize(
     ("seen", "phase", "observations"),
@@ -119,6 +123,7 @@ def test_drift_between_yes_and_mark_cancels_and_names_the_field(kind: CountingKi
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 def test_bytes_that_do_not_open_fail_before_any_contact(kind: CountingKind) -> None:
     effect = factories.intent()
@@ -179,6 +184,7 @@ def test_observations_are_append_only(kind: CountingKind) -> None:
             act()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(19, 20)
 @pytest.mark.fault("send-02")
 def test_a_crash_after_the_mark_is_unknown_and_stays_so(kind: CountingKind) -> None:
@@ -195,6 +201,7 @@ def test_a_crash_after_the_mark_is_unknown_and_stays_so(kind: CountingKind) -> N
     assert effects.reconcile() == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(24)
 @pytest.mark.fault("send-01")
 def test_an_acceptance_that_could_not_be_recorded_is_unknown(kind: CountingKind) -> None:
@@ -209,6 +216,7 @@ def test_an_acceptance_that_could_not_be_recorded_is_unknown(kind: CountingKind)
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.one_database
 def test_a_crash_between_claim_and_mark_is_cancelled(kind: CountingKind) -> None:
     effect = factories.intent()
     claimed = effects._claim(effect.pk)
@@ -222,6 +230,7 @@ def test_a_crash_between_claim_and_mark_is_cancelled(kind: CountingKind) -> None
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(20)
 @pytest.mark.fault("send-03")
 def test_an_answer_after_the_deadline_only_adds_an_observation(kind: CountingKind) -> None:
@@ -238,6 +247,7 @@ def test_an_answer_after_the_deadline_only_adds_an_observation(kind: CountingKin
     assert len(kind.contacts()) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(19)
 def test_a_duplicate_during_the_contact_neither_contacts_nor_hides_the_outcome(
     kind: CountingKind,
@@ -276,6 +286,7 @@ def test_a_holder_that_lost_its_fence_makes_no_contact(kind: CountingKind) -> No
     assert effect.contact_marked_at is None
 
 
+@pytest.mark.one_database
 def test_a_receiver_that_fails_after_the_mark_leaves_it_marked(kind: CountingKind) -> None:
     def fail(**_: object) -> None:
         raise Crash
@@ -293,6 +304,7 @@ def test_a_receiver_that_fails_after_the_mark_leaves_it_marked(kind: CountingKin
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("asleep", ["past the deadline", "until it was called unknown", "shortly"])
 def test_a_worker_that_slept_after_its_mark_makes_no_contact(
     kind: CountingKind, asleep: str
@@ -318,6 +330,7 @@ def test_a_worker_that_slept_after_its_mark_makes_no_contact(
     }[asleep]
 
 
+@pytest.mark.one_database
 def test_the_signals_come_outside_any_transaction(kind: CountingKind) -> None:
     order: list[str] = []
 
@@ -337,6 +350,7 @@ def test_the_signals_come_outside_any_transaction(kind: CountingKind) -> None:
     assert order == ["claimed marked", "returned smtp-250 marked"]
 
 
+@pytest.mark.one_database
 def test_a_dispatch_inside_a_transaction_is_refused(kind: CountingKind) -> None:
     effect = factories.intent()
     with unit_of_work(), pytest.raises(RuntimeError):
@@ -344,6 +358,7 @@ def test_a_dispatch_inside_a_transaction_is_refused(kind: CountingKind) -> None:
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 def test_an_unknown_outcome_blocks_its_source_until_a_person_acknowledges(
     kind: CountingKind,
 ) -> None:
@@ -374,6 +389,7 @@ def test_a_person_cancels_only_what_no_worker_holds(kind: CountingKind) -> None:
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 def test_what_provably_never_left_may_be_tried_again(kind: CountingKind) -> None:
     kind.result = FAILED
     wish = factories.request()
@@ -403,6 +419,7 @@ def test_what_the_other_side_says_is_kept_in_any_database(kind: CountingKind) ->
     assert effect.detail == {"text": "no\ufffd?", "codes": [550, None], "b": "\ufffd"}
 
 
+@pytest.mark.one_database
 def test_an_effect_that_does_not_exist_is_named(kind: CountingKind) -> None:
     with pytest.raises(NotFound):
         effects.dispatch(effect_id="00000000-0000-0000-0000-000000000000")

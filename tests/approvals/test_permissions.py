@@ -65,6 +65,7 @@ def test_it_is_used_once_and_becomes_no_effect(gate: GateKind) -> None:
     assert not Effect.objects.exists()
 
 
+@pytest.mark.one_database
 def test_nothing_is_used_before_a_person_has_said_yes(gate: GateKind) -> None:
     approval = opened(kind=gate.name)
 
@@ -73,6 +74,7 @@ def test_nothing_is_used_before_a_person_has_said_yes(gate: GateKind) -> None:
         permit(approval, by=Asker("token", "of-an-agent"), via="token")
 
 
+@pytest.mark.one_database
 def test_a_second_click_changes_nothing(gate: GateKind) -> None:
     approval = opened(kind=gate.name)
 
@@ -82,6 +84,7 @@ def test_a_second_click_changes_nothing(gate: GateKind) -> None:
     assert second.state == Approval.State.APPROVED
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(18)
 def test_a_use_that_differs_by_one_byte_or_one_fact_is_another(gate: GateKind) -> None:
     approval = permit(opened(kind=gate.name))
@@ -95,6 +98,7 @@ def test_a_use_that_differs_by_one_byte_or_one_fact_is_another(gate: GateKind) -
     assert permissions.consume(approval_id=approval.pk, use=use)
 
 
+@pytest.mark.one_database
 def test_the_yes_is_to_what_the_page_showed(gate: GateKind) -> None:
     approval = opened(kind=gate.name)
 
@@ -102,6 +106,7 @@ def test_the_yes_is_to_what_the_page_showed(gate: GateKind) -> None:
         permit(approval, digest="0" * 64)
 
 
+@pytest.mark.one_database
 def test_it_stays_valid_as_long_as_its_kind_says(gate: GateKind, kind: CountingKind) -> None:
     seven_days, five_minutes = opened(kind=gate.name), opened(kind=kind.name)
 
@@ -127,6 +132,7 @@ def test_a_yes_that_nobody_used_in_time_is_over(gate: GateKind) -> None:
     assert not permissions.consume(approval_id=unused.pk, use=use_of(unused, gate))
 
 
+@pytest.mark.one_database
 def test_what_has_drifted_is_neither_allowed_nor_used(gate: GateKind) -> None:
     asked, allowed = opened(kind=gate.name), permit(opened(kind=gate.name))
     gate.drifted = "mission"
@@ -181,6 +187,7 @@ def test_an_effect_that_names_a_permission_makes_no_contact(
     assert kind.contacts() == []
 
 
+@pytest.mark.one_database
 def test_a_no_needs_a_reason_and_closes_the_hold(gate: GateKind) -> None:
     approval = opened(kind=gate.name)
 

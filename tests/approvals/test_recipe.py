@@ -62,6 +62,7 @@ def test_requested_approved_and_done_once(board: Path, ada: Identity) -> None:
     assert list(board.iterdir()) == []
 
 
+@pytest.mark.one_database
 def test_a_policy_may_say_yes_as_well(board: Path, ada: Identity) -> None:
     wish = Request(CardKind.name, Subject("guards.identity", str(ada.pk)), factories.AGENT)
     effect = approvals.approve_by_policy(request=wish, judgement=factories.ALLOWED)
@@ -69,6 +70,7 @@ def test_a_policy_may_say_yes_as_well(board: Path, ada: Identity) -> None:
     assert (board / "ada.txt").read_bytes() == b"Ada\n"
 
 
+@pytest.mark.one_database
 def test_what_drifted_is_named_and_nothing_is_done(board: Path, ada: Identity) -> None:
     wish = Request(CardKind.name, Subject("guards.identity", str(ada.pk)), factories.AGENT)
     held = holds.hold(request=wish, reason="cards are looked at")
@@ -84,6 +86,7 @@ def test_what_drifted_is_named_and_nothing_is_done(board: Path, ada: Identity) -
     assert list(board.iterdir()) == []
 
 
+@pytest.mark.one_database
 def test_what_certainly_did_not_begin_has_failed(board: Path, ada: Identity) -> None:
     (board / "ada.txt").write_text("somebody else's")
     done = effects.dispatch(effect_id=intent(ada).pk)
@@ -91,6 +94,7 @@ def test_what_certainly_did_not_begin_has_failed(board: Path, ada: Identity) -> 
     assert (board / "ada.txt").read_text() == "somebody else's"
 
 
+@pytest.mark.one_database
 def test_what_may_have_begun_is_unknown(
     board: Path, ada: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def events() -> list[str]:
     return [event.kind for event in told]
 
 
+@pytest.mark.one_database
 def test_every_login_has_a_session_of_its_own(browser: Client, ada: User) -> None:
     first = root_of(browser)
     assert (first.principal, first.user) == ("operator:ada", ada)
@@ -61,6 +62,7 @@ def test_every_login_has_a_session_of_its_own(browser: Client, ada: User) -> Non
     assert events() == ["session.minted", "session.ended", "session.minted"]
 
 
+@pytest.mark.one_database
 def test_somebody_else_in_the_same_browser_ends_the_session_before(browser: Client) -> None:
     before = root_of(browser)
     User.objects.create_superuser("bob", password=PASSWORD)
@@ -70,6 +72,7 @@ def test_somebody_else_in_the_same_browser_ends_the_session_before(browser: Clie
     assert before.ended_at is not None
 
 
+@pytest.mark.one_database
 def test_a_new_session_key_keeps_the_session(browser: Client) -> None:
     before = root_of(browser)
     session = browser.session
@@ -111,6 +114,7 @@ def test_ones_own_new_password_keeps_this_session_and_ends_the_others(
     assert index(elsewhere).status_code == 302
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("change", [{"is_active": False}, {"is_staff": False}])
 def test_somebody_who_may_not_be_here_any_more_carries_nothing(
     browser: Client, ada: User, change: dict[str, bool]
@@ -121,6 +125,7 @@ def test_somebody_who_may_not_be_here_any_more_carries_nothing(
     assert index(browser).status_code == 302
 
 
+@pytest.mark.one_database
 def test_a_revoked_session_is_logged_out_and_stays_revoked(browser: Client) -> None:
     root = root_of(browser)
     roots.revoke(root_id=root.pk, by=Asker("operator", "bob"), reason="the laptop is lost")
@@ -185,6 +190,7 @@ def test_what_nobody_sits_before_does_not_keep_it_alive(browser: Client, name: s
     assert root.idle_until == soon
 
 
+@pytest.mark.one_database
 def test_the_api_neither_needs_nor_keeps_a_session(browser: Client) -> None:
     root = root_of(browser)
     soon = timezone.now() + timedelta(minutes=2)
@@ -194,6 +200,7 @@ def test_the_api_neither_needs_nor_keeps_a_session(browser: Client) -> None:
     assert root.idle_until == soon
 
 
+@pytest.mark.one_database
 def test_the_session_of_another_user_is_not_adopted(browser: Client, ada: User) -> None:
     bob = User.objects.create_superuser("bob", password=PASSWORD)
     foreign = roots.mint(user=bob, principal=Asker("operator", "bob"))

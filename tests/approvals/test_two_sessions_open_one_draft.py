@@ -38,7 +38,7 @@ def open_slowly(hold_id: object, root: Root) -> None:
 
     def dawdle(*args: object, **named: object) -> Goal:
         goal = required(*args, **named)  # type: ignore[arg-type]
-        time.sleep(0.5)
+        time.sleep(0.15)
         return goal
 
     by = Asker(*root.principal.split(":"))

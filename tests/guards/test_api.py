@@ -83,6 +83,7 @@ def test_each_list_asks_for_its_own_scope(address: str, scope: str) -> None:
     assert answer(caller([scope]), address)["items"] == []
 
 
+@pytest.mark.one_database
 def test_a_revoked_token_is_refused_at_its_next_call() -> None:
     token, secret = tokens.mint(label="ci", scopes=ALL, by=OPERATOR)
     client = Client(headers={"authorization": f"Bearer {secret}"})
@@ -91,6 +92,7 @@ def test_a_revoked_token_is_refused_at_its_next_call() -> None:
     assert answer(client, "/api/v1/whoami", 401)["rule"] == "token-revoked"
 
 
+@pytest.mark.one_database
 def test_whoami_says_what_the_token_may() -> None:
     identity = IdentityFactory(handle="claude", name="Claude")
     shown = answer(caller(["decisions:read"], identity), "/api/v1/whoami")
@@ -99,6 +101,7 @@ def test_whoami_says_what_the_token_may() -> None:
     assert "digest" not in shown
 
 
+@pytest.mark.one_database
 def test_whoami_names_the_person_and_for_a_token_of_nobody_nobody() -> None:
     person = IdentityFactory(handle="zoe", name="Zoe Marsh", kind="human")
     shown = answer(caller(ALL, person), "/api/v1/whoami")
@@ -107,6 +110,7 @@ def test_whoami_names_the_person_and_for_a_token_of_nobody_nobody() -> None:
     assert (nobodys["identity"], nobodys["name"], nobodys["kind"]) == (None, None, None)
 
 
+@pytest.mark.one_database
 def test_a_token_of_an_identity_sees_that_identitys_decisions_only() -> None:
     mine, other = IdentityFactory(), IdentityFactory()
     decide(mine, number=1)
@@ -117,6 +121,7 @@ def test_a_token_of_an_identity_sees_that_identitys_decisions_only() -> None:
     assert len(answer(caller(ALL), "/api/v1/decisions")["items"]) == 2
 
 
+@pytest.mark.one_database
 def test_a_projects_token_without_an_identity_sees_nobodys_rows() -> None:
     identity = IdentityFactory()
     decide(identity)
@@ -206,6 +211,7 @@ def test_a_cursor_with_half_a_character_is_a_place_like_any_other() -> None:
     assert take_page(Decision.objects.all(), cursor=cursor, key="sender").items == []
 
 
+@pytest.mark.one_database
 def test_contacts_show_the_rights_for_the_callers_identity_only() -> None:
     mine, other = IdentityFactory(), IdentityFactory()
     contacts.add_contact(
@@ -230,6 +236,7 @@ def test_the_address_book_costs_the_same_queries_however_long_it_is(
         assert len(answer(client, "/api/v1/contacts")["items"]) == 30
 
 
+@pytest.mark.one_database
 def test_identities_show_neither_the_keys_home_nor_the_secrets_reference() -> None:
     identity = IdentityFactory(gpg_home="/srv/gpg", passphrase_ref="env:CLAUDE")
     IdentityFactory()
@@ -244,6 +251,7 @@ def test_an_address_cannot_ask_for_a_scope_that_nobody_registered() -> None:
         TokenAuth("decision:read")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-16")
 def test_a_strangers_address_stands_in_the_decision_that_held_the_mail() -> None:
     identity = IdentityFactory()
@@ -275,6 +283,7 @@ def test_the_description_of_the_api_names_the_error_shape_of_every_operation() -
             assert shape == "#/components/schemas/ErrorOut"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("method", "address", "status", "code"),
     [
@@ -298,6 +307,7 @@ def test_a_wrong_address_or_method_is_refused_in_the_same_shape(
     assert ("GET" in response.headers.get("Allow", "")) == (status == 405)
 
 
+@pytest.mark.one_database
 def test_pages_outside_the_api_keep_their_own_errors() -> None:
     response = Client().get("/nowhere")
     assert response.status_code == 404

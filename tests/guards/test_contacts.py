@@ -62,6 +62,7 @@ def test_it_refuses_what_is_not_one_plain_address(text: str) -> None:
     assert refused.value.field == "address"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("name", ["x" * 201, "Ada\nBcc: x@y.z", "Ada\x00"])
 def test_a_name_is_one_line_that_fits(name: str) -> None:
     contact = ContactFactory()
@@ -172,6 +173,7 @@ def test_an_agent_adds_a_contact_with_read_for_its_own_identity() -> None:
     assert contact.permissions.get().granted_by.startswith("token:cs_")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W11")
 @pytest.mark.parametrize("rwx", ["-w-", "--x", "rw-", "r-x", "rwx"])
 def test_an_agent_grants_no_more_than_read(rwx: str) -> None:
@@ -186,6 +188,7 @@ def test_an_agent_grants_no_more_than_read(rwx: str) -> None:
     assert not Contact.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W11")
 def test_an_agent_grants_nothing_on_another_identity() -> None:
     identity, other = IdentityFactory(), IdentityFactory()
@@ -197,6 +200,7 @@ def test_an_agent_grants_nothing_on_another_identity() -> None:
         assert refused.value.rule == Refusal.OTHER_IDENTITY
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W11")
 def test_an_agent_neither_aliases_nor_changes_nor_removes_nor_grants() -> None:
     identity = IdentityFactory()
@@ -221,6 +225,7 @@ def test_an_agent_neither_aliases_nor_changes_nor_removes_nor_grants() -> None:
     assert contact.address.endswith("@example.org")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("address", ["*", "*@*", "*@*.example.org", "a@[a-z]*.org", "*@local"])
 def test_a_pattern_that_an_agent_adds_names_one_domain_in_full(address: str) -> None:
     identity = IdentityFactory()

@@ -140,6 +140,7 @@ def test_an_answer_is_kept_where_the_first_call_was_refused_meanwhile(token: Api
     assert len(act.origins) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("key", ["", " ", "a b", "ü", "a\n", "a\0", "x" * 201])
 def test_a_key_that_is_none_is_refused(token: ApiToken, key: str) -> None:
     act = Act()

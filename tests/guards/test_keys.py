@@ -32,6 +32,7 @@ def test_it_pins_the_primary_fingerprint_in_full(keys: Any) -> None:
     )
 
 
+@pytest.mark.one_database
 def test_it_refuses_what_is_not_exactly_one_public_key(keys: Any) -> None:
     contact = ContactFactory()
     for content in (b"", b"no key", keys.alice.public + keys.bob.public, b"\x99" * 300):
@@ -40,6 +41,7 @@ def test_it_refuses_what_is_not_exactly_one_public_key(keys: Any) -> None:
     assert not PinnedKey.objects.exists()
 
 
+@pytest.mark.one_database
 def test_it_refuses_a_pattern_contact(keys: Any) -> None:
     pattern = ContactFactory(address="*@example.org")
     with pytest.raises(InvalidInput) as refused:
@@ -112,6 +114,7 @@ def test_strangers_cannot_fill_the_table_with_keys(
     assert CandidateKey.objects.count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W11")
 def test_an_agent_pins_removes_and_drops_no_key(keys: Any) -> None:
     agent = Asker("identity", "claude")

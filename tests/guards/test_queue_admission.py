@@ -155,6 +155,7 @@ def test_a_schedule_row_written_by_sql_never_runs(refused):
     assert not OrmQ.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("function", "hook", "keywords"),
@@ -174,6 +175,7 @@ def test_a_schedule_row_may_not_carry_unregistered_code(refused, function, hook,
     assert not OrmQ.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("keywords", ["hook='os.system'", "[]", "{'q_options': 1}", "("])
 def test_a_schedule_row_with_other_keywords_is_removed_and_holds_up_nothing(refused, keywords):
@@ -184,6 +186,7 @@ def test_a_schedule_row_with_other_keywords_is_removed_and_holds_up_nothing(refu
     assert OrmQ.objects.count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 def test_a_schedule_row_of_a_registered_task_is_enqueued(refused):
     _schedule(NOTE)
@@ -193,6 +196,7 @@ def test_a_schedule_row_of_a_registered_task_is_enqueued(refused):
     assert refused == [("schedule", "os.system")]
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "fields",
@@ -218,6 +222,7 @@ def test_a_schedule_row_that_cannot_be_read_holds_up_no_other(refused, fields):
     assert ran == []
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("days", "enqueued"), [(3, 1), (-4000, 1), (0, 0)])
 def test_a_clock_that_jumps_stops_no_timetable(refused, days, enqueued):

@@ -56,6 +56,7 @@ def test_a_revoked_token_counts_no_longer_and_is_revoked_once() -> None:
         tokens.revoke(token=token, by=OPERATOR)
 
 
+@pytest.mark.one_database
 def test_an_expired_token_counts_no_longer() -> None:
     token, secret = tokens.mint(
         label="ci", scopes=SCOPES, expires_at=timezone.now() + timedelta(hours=1), by=OPERATOR
@@ -67,6 +68,7 @@ def test_an_expired_token_counts_no_longer() -> None:
     assert refused.value.rule == Refusal.TOKEN_EXPIRED
 
 
+@pytest.mark.one_database
 def test_a_token_of_an_identity_that_is_switched_off_counts_no_longer() -> None:
     identity = IdentityFactory()
     _, secret = tokens.mint(label="agent", scopes=SCOPES, identity=identity, by=OPERATOR)
@@ -75,6 +77,7 @@ def test_a_token_of_an_identity_that_is_switched_off_counts_no_longer() -> None:
         tokens.authenticate(secret)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -93,6 +96,7 @@ def test_it_names_what_is_wrong_with_a_token(fields: dict[str, object], field: s
     assert refused.value.field == field
 
 
+@pytest.mark.one_database
 def test_an_agent_mints_and_revokes_no_token() -> None:
     token, _ = tokens.mint(label="agent", scopes=SCOPES, by=OPERATOR)
     agent = Asker("token", token.prefix)
@@ -105,6 +109,7 @@ def test_an_agent_mints_and_revokes_no_token() -> None:
         assert refused.value.rule == Refusal.OPERATOR_ONLY
 
 
+@pytest.mark.one_database
 def test_both_changes_are_announced() -> None:
     heard: list[str] = []
 
@@ -153,6 +158,7 @@ def test_a_rows_token_dies_with_its_row_and_no_other_does() -> None:
     assert tokens.authenticate(mine) == own
 
 
+@pytest.mark.one_database
 def test_a_rows_token_sees_nothing_of_its_identity() -> None:
     token, _ = _minted_for(identity=(identity := IdentityFactory()))
     ContactFactory()
@@ -178,6 +184,7 @@ def test_a_rows_token_counts_for_that_row_only() -> None:
         )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [OPERATOR, Asker("token", "cs_00000000"), Asker("identity", "ada")])
 def test_only_the_program_mints_for_a_row(by: Asker) -> None:
     with pytest.raises(Refused) as refused:
@@ -209,6 +216,7 @@ def answering() -> Iterator[str]:
     registry._of_people.discard("tests:answer")
 
 
+@pytest.mark.one_database
 def test_what_only_people_may_do_is_in_a_persons_token_alone(answering: str) -> None:
     person, agent = IdentityFactory(kind="human"), IdentityFactory(kind="agent")
     token, _ = tokens.mint(label="hers", scopes=[answering], identity=person, by=OPERATOR)
@@ -236,6 +244,7 @@ def test_no_row_holds_it_whosever_mail_it_works_on(answering: str) -> None:
     assert refused.value.rule == "not-a-person"
 
 
+@pytest.mark.one_database
 def test_the_form_refuses_it_with_the_rule(admin_client: Client) -> None:
     person, agent = IdentityFactory(kind="human"), IdentityFactory(kind="agent")
     add = reverse("admin:guards_apitoken_add")

@@ -42,6 +42,7 @@ def test_events_come_in_pages_by_cursor(fill: Fill) -> None:
     assert get(client, "/events?cursor=6")["items"] == []
 
 
+@pytest.mark.one_database
 def test_an_event_carries_its_sentence_and_hash(fill: Fill) -> None:
     client = asking()
     fill(1)
@@ -60,6 +61,7 @@ def test_kinds_narrow_the_list_and_the_cursor_still_moves_on(fill: Fill) -> None
     assert page["cursor"] == 4
 
 
+@pytest.mark.one_database
 def test_a_cursor_beyond_the_head_is_a_conflict(fill: Fill) -> None:
     client = asking()
     assert get(client, "/events?cursor=99", 409)["code"] == "cursor-beyond-head"
@@ -67,6 +69,7 @@ def test_a_cursor_beyond_the_head_is_a_conflict(fill: Fill) -> None:
     assert get(client, "/events?limit=0", 422)["field"] == "limit"
 
 
+@pytest.mark.one_database
 def test_a_projects_token_learns_nothing_of_another(fill: Fill) -> None:
     projects.create_project(slug="apollo", by=OPERATOR)
     projects.create_project(slug="gemini", by=OPERATOR)
@@ -82,6 +85,7 @@ def test_a_projects_token_learns_nothing_of_another(fill: Fill) -> None:
     assert get(asking(), "/projects/gemini/events")["items"][0]["kind"] == "project.created"
 
 
+@pytest.mark.one_database
 def test_reading_needs_the_scope() -> None:
     assert Client().get("/api/v1/events").status_code == 401
     assert get(asking("approvals:read"), "/events", 403)["rule"]

@@ -243,6 +243,7 @@ async def test_it_sees_events_of_other_processes() -> None:
     assert writer.returncode == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(25)
 @pytest.mark.fault("feed-02", "feed-04")
 async def test_a_reconnecting_client_misses_nothing(fill: Fill) -> None:
@@ -280,6 +281,7 @@ async def test_a_cursor_that_is_none_is_an_error() -> None:
             assert (await receive(socket))["code"] == "invalid-input", cursor
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(25)
 async def test_a_slow_client_gets_a_gap_and_goes_on_when_it_has_caught_up(fill: Fill) -> None:
     _, secret = await in_database(minted)()
@@ -330,6 +332,7 @@ async def test_an_acknowledgement_of_what_does_not_exist_is_an_error(fill: Fill)
         assert (await receive(socket))["code"] == "cursor-beyond-head"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(25)
 async def test_an_older_cursor_than_the_log_keeps_gets_a_gap(fill: Fill) -> None:
     def prune() -> None:
@@ -345,6 +348,7 @@ async def test_an_older_cursor_than_the_log_keeps_gets_a_gap(fill: Fill) -> None
         assert await events(socket, 3) == [5, 6, 7]
 
 
+@pytest.mark.one_database
 async def test_kinds_and_a_project_narrow_the_feed(fill: Fill) -> None:
     _, secret = await in_database(minted)()
     async with feed("?kind=project.created&project=apollo", bearer(secret)) as socket:
@@ -436,6 +440,7 @@ async def test_a_session_needs_a_person_of_the_console() -> None:
         assert await refused("", cookie(session), OURS) == consumers.NOT_ALLOWED, rights
 
 
+@pytest.mark.one_database
 async def test_a_revoked_token_ends_its_feed_at_once(fill: Fill) -> None:
     token, secret = await in_database(minted)()
     async with feed("", bearer(secret)) as socket:
@@ -511,6 +516,7 @@ def test_a_window_never_grows_beyond_its_limit() -> None:
     assert window.position == 90
 
 
+@pytest.mark.one_database
 async def test_there_is_one_tailer_for_all_sockets_and_none_without_any(fill: Fill) -> None:
     _, secret = await in_database(minted)()
     async with feed("", bearer(secret)) as one, feed("", bearer(secret)) as two:

@@ -183,6 +183,7 @@ def test_an_empty_log_holds() -> None:
     assert (report.ok, report.events, report.head) == (True, 0, LogHead(0, chain.ORIGIN))
 
 
+@pytest.mark.one_database
 def test_a_log_without_its_key_is_not_called_good(log: None, settings: Any, tmp_path: Path) -> None:
     settings.INSTALLATION_KEY_REF = f"file:{tmp_path / 'absent'}"
     report = verification.verify()
@@ -201,6 +202,7 @@ def verify_log(*arguments: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
+@pytest.mark.one_database
 def test_the_command_answers_in_exactly_this_shape(log: None) -> None:
     head = selectors.head()
     code, text = verify_log("--json")
@@ -222,6 +224,7 @@ def test_the_command_answers_in_exactly_this_shape(log: None) -> None:
     assert "event 3 is not what was recorded" in text
 
 
+@pytest.mark.one_database
 def test_the_command_takes_a_head_that_was_kept(log: None) -> None:
     head = selectors.head()
     assert verify_log("--json", "--head", f"{head.seq}:{head.hash}")[0] == 0
