@@ -80,6 +80,7 @@ def test_a_long_list_is_cut_and_filtered(client):
     assert client.get("/pipelines?status=odd", headers=bearer()).status_code == 422
 
 
+@pytest.mark.one_database
 def test_commands_are_shown_with_the_state_of_their_signature(client, owner):
     owner.install()
     from pipelines.services import commands
@@ -110,6 +111,7 @@ def test_rules_are_those_that_may_plan_for_the_token(client):
     ]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("path", ["/pipelines", "/commands", "/rules"])
 def test_without_the_scope_nothing_is_shown(client, path):
     assert client.get(path).status_code == 401
@@ -117,6 +119,7 @@ def test_without_the_scope_nothing_is_shown(client, path):
     assert (refused.status_code, refused.json()["code"]) == (403, "refused")
 
 
+@pytest.mark.one_database
 def test_a_token_sees_the_missions_of_its_identity_whole(client):
     desk, hidden = MissionDesk(), MissionDesk(claude("other", project="api"))
     mission, other = desk.worked(), hidden.admit()
@@ -146,6 +149,7 @@ def grant(pipeline: Pipeline, rwx: str) -> None:
     )
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("read", [True, False])
 def test_what_came_of_mail_that_may_not_be_read_is_covered_in_its_mission(client, read: bool):
     desk = MissionDesk()
@@ -181,6 +185,7 @@ def asked_and_answered() -> Pipeline:
     return pipeline
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("rwx", ["rwx", "-wx", "---"])
 def test_arguments_and_outputs_of_mail_that_may_not_be_read_are_covered(client, rwx: str):
     pipeline = asked_and_answered()
@@ -200,6 +205,7 @@ def test_arguments_and_outputs_of_mail_that_may_not_be_read_are_covered(client, 
     assert (stage["exit_code"], stage["output_size"], stage["status"]) == (1, 9, "pending")
 
 
+@pytest.mark.one_database
 def test_what_a_person_has_revealed_stays_covered_for_tokens(client):
     pipeline = asked_and_answered()
     Message.objects.filter(pk=pipeline.message_id).update(revealed_at=timezone.now())
@@ -227,6 +233,7 @@ def test_a_name_that_no_database_takes_is_refused(client):
         assert (refused.status_code, refused.json()["field"]) == (422, "command")
 
 
+@pytest.mark.one_database
 def test_a_row_that_holds_no_document_hides_no_other_command(client):
     Command.objects.create(name="broken", document=[], digest="", serial=0)
     Command.objects.create(name="whole", document={"name": "whole"}, digest="", serial=0)
@@ -234,6 +241,7 @@ def test_a_row_that_holds_no_document_hides_no_other_command(client):
     assert [row["document"] for row in rows] == [{}, {"name": "whole"}]
 
 
+@pytest.mark.one_database
 def test_a_missions_own_token_lists_no_missions(client):
     desk = MissionDesk()
     _, secret = missions.dispatch(mission=desk.admit())

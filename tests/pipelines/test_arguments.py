@@ -133,7 +133,7 @@ def test_a_pointer_to_nothing_leaves_an_optional_argument_out(pointer):
 
 @pytest.mark.invariant(14)
 @pytest.mark.fault("W19", "exec-02")
-@rounds(max_examples=150, deadline=None)
+@rounds(max_examples=80, deadline=None)
 @given(st.text(), st.text(), st.booleans())
 def test_no_text_becomes_an_option(named, placed, end_of_options):
     declared = spec(arg("a"), arg("b", position=1), end_of_options=end_of_options)

@@ -413,6 +413,7 @@ def test_a_text_beyond_all_measure_is_not_given_to_it(desk: Desk, worker: Worker
     assert worker.jobs == []
 
 
+@pytest.mark.one_database
 def test_what_it_plans_waits_for_its_turn_with_its_own_write_set(
     desk: Desk, worker: Worker, owner: Owner, tmp_path: Path
 ) -> None:
@@ -428,6 +429,7 @@ def test_what_it_plans_waits_for_its_turn_with_its_own_write_set(
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
 
 
+@pytest.mark.one_database
 def test_its_limit_of_a_day_stops_it_before_it_costs(
     desk: Desk, worker: Worker, settings: Any, server: Any
 ) -> None:

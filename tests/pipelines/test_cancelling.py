@@ -80,6 +80,7 @@ def worker_inside(pipeline: Pipeline, pids: Path):
     assert exit_of(worker) == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.invariant(16)
 @pytest.mark.fault("sister-34", "runner-07")
@@ -191,6 +192,7 @@ def test_cancelling_what_waits_for_a_person_takes_the_question_back(desk, server
     assert len(server.sent) == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W16")
 @pytest.mark.parametrize("ending", ["cancelled", "interrupted"])
 def test_the_mission_of_a_stage_that_was_answered_ends_before_it_goes_on(desk, server, ending):
@@ -218,6 +220,7 @@ def test_the_mission_of_a_stage_that_was_answered_ends_before_it_goes_on(desk, s
     assert claims.claim_pipeline(following.pk) is not None
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("status", ["sending", "queued"])
 def test_a_pipeline_whose_reply_is_on_its_way_cannot_be_cancelled(desk, server, status):
     pipeline, (_, reply) = asking_pipeline(desk)
@@ -249,6 +252,7 @@ def test_a_pipeline_whose_reply_is_on_its_way_cannot_be_cancelled(desk, server, 
     assert reply.status == "succeeded"
 
 
+@pytest.mark.one_database
 def test_a_cancelled_pipeline_lets_the_next_one_have_its_turn(desk, settings):
     settings.PIPELINE_CONCURRENCY = 1
     first, _ = asking_pipeline(desk)

@@ -59,6 +59,7 @@ def test_the_directory_goes_once_the_end_is_committed(django_capture_on_commit_c
     assert not made.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.WAITING_APPROVAL])
 def test_one_that_only_waits_keeps_it(django_capture_on_commit_callbacks, status):
     pipeline = PipelineFactory(status=Status.RUNNING)
@@ -85,6 +86,7 @@ def test_the_sweep_removes_what_has_ended_and_orphans_and_counts_them(place):
     assert clearing.sweep() == clearing.Swept(0, 0)
 
 
+@pytest.mark.one_database
 def test_only_what_is_ours_is_touched(place, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -99,6 +101,7 @@ def test_only_what_is_ours_is_touched(place, tmp_path):
     assert outside.is_dir()
 
 
+@pytest.mark.one_database
 def test_a_sweep_without_any_directory_removes_nothing(settings, tmp_path):
     settings.PIPELINES_DIR = tmp_path / "none"
 
@@ -120,6 +123,7 @@ def test_the_retention_period_keeps_what_has_ended_and_orphans(settings, place):
     assert clearing.let_go(pipeline_id=ended(Status.FAILED, 1).pk) is False
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("repeatable", "stays"), [(True, True), (False, False)])
 def test_what_could_go_on_after_an_interruption_keeps_it_for_a_month(owner, repeatable, stays):
     owner.install("work", repeatable=repeatable)
@@ -133,6 +137,7 @@ def test_what_could_go_on_after_an_interruption_keeps_it_for_a_month(owner, repe
     assert [one.exists() for one in made] == [stays, False]
 
 
+@pytest.mark.one_database
 def test_a_failure_that_may_be_tried_again_keeps_it_too(owner):
     owner.install("work", repeatable=True)
     again, never = ended(Status.FAILED), ended(Status.FAILED)
@@ -148,6 +153,7 @@ def test_a_failure_that_may_be_tried_again_keeps_it_too(owner):
     assert not gone.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("status", "reply", "stays"),
     [
@@ -168,6 +174,7 @@ def test_one_whose_answer_alone_was_cut_off_keeps_its_files(status, reply, stays
     assert made.exists() is stays
 
 
+@pytest.mark.one_database
 def test_the_command_says_what_it_removed():
     directory(ended(Status.COMPLETED))
     out = StringIO()

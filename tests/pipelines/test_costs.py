@@ -47,6 +47,7 @@ def test_costs_are_summed_by_day_command_and_requester(client: TestClient):
     assert found["by_requester"][0]["usd"] == 0.75
 
 
+@pytest.mark.one_database
 def test_a_token_sees_what_its_own_identity_has_cost(client: TestClient):
     mine, other = MissionDesk(), MissionDesk(claude("other", project="api", write_set=["a"]))
     spent(mine, 0.5)
@@ -83,18 +84,21 @@ def test_a_span_counts_from_its_first_day_on(client: TestClient):
     assert client.get("/costs?days=8", headers=bearer()).json()["total"]["usd"] == 1.5
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("days", ["0", "367", "x"])
 def test_a_span_that_is_none_is_refused_at_the_field(client: TestClient, days: str):
     refused = client.get(f"/costs?days={days}", headers=bearer())
     assert (refused.status_code, refused.json()["field"]) == (422, "days")
 
 
+@pytest.mark.one_database
 def test_costs_need_the_scope(client: TestClient):
     assert client.get("/costs").status_code == 401
     refused = client.get("/costs", headers=bearer(scopes=("messages:read",)))
     assert (refused.status_code, refused.json()["rule"]) == (403, "scope-missing")
 
 
+@pytest.mark.one_database
 def test_it_asks_as_much_with_many_missions_as_with_one(client: TestClient):
     headers = bearer()
     spent(MissionDesk(), 0.1)

@@ -108,7 +108,9 @@ ALIKE = frozenset(
         "before-the-start-is-committed",
         "about-to-run",
         "before-the-end-is-committed",
+        "stage-claimed",
         "second-start",
+        "second-ended",
         "second-end-on-record",
         "reply-started",
         "before-the-mark-is-committed",
@@ -117,8 +119,12 @@ ALIKE = frozenset(
         "prepared-stage-claimed",
         "prepared-stage-started",
         "before-the-answer-is-committed",
+        "answered",
         "before-the-cancel-is-committed",
+        "send-drafted",
         "send-has-its-intent",
+        "send-on-record",
+        "send-waits",
     }
 )
 Report = dict[str, Any]

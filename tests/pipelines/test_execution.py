@@ -87,6 +87,7 @@ def test_each_start_and_end_is_on_record_as_one_event(desk, owner, server):
     ]  # fmt: skip
 
 
+@pytest.mark.one_database
 def test_a_stage_records_what_ran(desk, owner, server):
     owner.install("greet", fixed_args=["hello"])
 
@@ -99,6 +100,7 @@ def test_a_stage_records_what_ran(desk, owner, server):
     assert stage.lease_until is None
 
 
+@pytest.mark.one_database
 def test_a_failure_sends_the_fixed_text_and_runs_nothing_more(desk, owner, server, scripts):
     owner.install("break", binary=script(scripts, "break", "echo secret >&2; exit 3"))
     owner.install("greet")
@@ -382,6 +384,7 @@ def refreshed(pipeline: Pipeline) -> Pipeline:
     return Pipeline.objects.get(pk=pipeline.pk)
 
 
+@pytest.mark.one_database
 def test_one_task_takes_up_what_is_due_next(
     desk, owner, server, django_capture_on_commit_callbacks
 ):
@@ -393,6 +396,7 @@ def test_one_task_takes_up_what_is_due_next(
     assert not OrmQ.objects.filter(key="countersign").exists(), "nothing is left for another task"
 
 
+@pytest.mark.one_database
 def test_a_task_hands_on_what_is_due_when_its_time_is_over(
     desk, owner, server, monkeypatch, django_capture_on_commit_callbacks
 ):

@@ -56,7 +56,7 @@ def test_two_of_the_same_name_are_two():
 
 
 @given(st.text(max_size=300), st.integers(1, 1000))
-@rounds(max_examples=200, deadline=None)
+@rounds(max_examples=100, deadline=None)
 def test_whatever_a_mail_calls_it_the_path_is_one_plain_segment(name, index):
     shown, path = file_names.of_attachment(name, "text/plain", index)
 
@@ -105,7 +105,7 @@ def test_a_plain_path_comes_back_whichever_way_it_was_written(path):
 
 
 @given(st.text(max_size=60))
-@rounds(max_examples=300, deadline=None)
+@rounds(max_examples=120, deadline=None)
 def test_what_passes_never_leaves_the_directory(path):
     try:
         inside = file_names.relative(path, HERE)

@@ -118,6 +118,7 @@ def test_hostile_names_are_text_and_the_files_stay_below_the_directory(desk, own
     assert [entry["size"] for entry in pipeline.pipe["files"]] == [len(PDF)] * len(hostile)
 
 
+@pytest.mark.one_database
 def test_what_stands_outside_of_the_signature_is_no_attachment(desk, owner, server):
     raw = signed_mail(desk, "please do it", ("inside.pdf", PDF))
     outside = (
@@ -245,6 +246,7 @@ def sparse(path: Path, size: int) -> None:
         file.truncate(size)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("attachments-03", "sister-25")
 @pytest.mark.parametrize(
     ("path", "lay", "rule"),
@@ -284,9 +286,7 @@ _CLAIMS = st.fixed_dictionaries(
 
 @pytest.mark.one_database
 @given(st.lists(_CLAIMS, max_size=3))
-@rounds(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@rounds(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_stage_claims_only_plain_files_of_the_directory_are_taken(place, claims):
     for name, target in (("way", "/etc"), ("link", "/etc/passwd")):
         if not (place / name).is_symlink():
@@ -299,6 +299,7 @@ def test_whatever_a_stage_claims_only_plain_files_of_the_directory_are_taken(pla
     assert all(file_names.shown(entry["name"]) == entry["name"] for entry in pipe["files"])
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("path", ["a", "{place}/a"])
 def test_a_file_that_may_is_taken_whichever_way_it_is_written(place, path):
     pipe = after(place, {"data": {}, "files": [{"path": path.format(place=place)}]})
@@ -320,6 +321,7 @@ def test_a_stage_that_returns_no_files_fills_no_more_than_its_share(desk, owner,
     assert error_of(above).startswith("directory-too-large: ")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -384,6 +386,7 @@ def test_a_directory_that_was_lost_is_filled_again_from_the_mail(desk, owner, se
     assert (files.directory_of(pipeline.pk) / "02-report.pdf").read_bytes() == PDF
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("recorded", "version", "left_out"),
     [
@@ -405,6 +408,7 @@ def test_only_where_this_very_parser_saw_no_attachment_is_the_mail_not_parsed_ag
     assert mail.has_no_attachments(message.pk) is left_out
 
 
+@pytest.mark.one_database
 def test_what_a_stage_that_was_cut_off_has_written_over_is_not_gone_on_from(desk, owner, server):
     """Of the same size, so that only the bytes tell."""
     owner.install("see", binary="cat", mode="passthrough", output_schema=...)

@@ -98,6 +98,7 @@ def may_run() -> str:
     return "runs"
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.parametrize("way", ["{bin}/../out/evil", "{bin}/../bin/link", "../out/evil", "{bin}"])
 def test_dots_and_links_lead_nowhere_outside(owner, scripts: Path, tmp_path: Path, way: str):
@@ -109,6 +110,7 @@ def test_dots_and_links_lead_nowhere_outside(owner, scripts: Path, tmp_path: Pat
     assert outcome(owner, f"{scripts}/../bin/good") == ("loaded", "")
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 def test_a_program_that_became_a_link_out_is_refused_at_run(owner, scripts: Path, tmp_path: Path):
     program = Path(script(scripts, "good", "true"))

@@ -92,6 +92,7 @@ def test_a_replay_into_another_mailbox_of_the_house_is_a_replay(desk):
     assert other.rule == "replayed"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(11)
 @pytest.mark.fault("W5")
 def test_a_rule_reads_the_signed_text_and_never_the_subject(desk):
@@ -103,6 +104,7 @@ def test_a_rule_reads_the_signed_text_and_never_the_subject(desk):
     assert pipeline.refused_rule == "no-plan"
 
 
+@pytest.mark.one_database
 def test_a_permission_that_was_withdrawn_meanwhile_counts(desk):
     message = desk.message("greet ada")
     desk.permission.execute = False
@@ -114,6 +116,7 @@ def test_a_permission_that_was_withdrawn_meanwhile_counts(desk):
     assert ReplayEntry.objects.count() == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("is_active", [True, False])
 def test_an_identity_that_was_retired_meanwhile_works_no_more(desk, is_active):
     message = desk.message("greet ada")
@@ -127,6 +130,7 @@ def test_an_identity_that_was_retired_meanwhile_works_no_more(desk, is_active):
     assert Pipeline.objects.count() == (1 if is_active else 0)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(6)
 @pytest.mark.fault("W7")
 def test_what_the_row_says_counts_for_nothing_beside_the_raw_bytes(desk, keys):
@@ -140,6 +144,7 @@ def test_what_the_row_says_counts_for_nothing_beside_the_raw_bytes(desk, keys):
     assert forged.rule == "trust-too-low"
 
 
+@pytest.mark.one_database
 def test_a_row_that_names_another_sender_than_the_bytes_starts_nothing(desk, server):
     message = desk.message("greet ada")
     Message.objects.update(sender="mallory@example.net")
@@ -150,6 +155,7 @@ def test_a_row_that_names_another_sender_than_the_bytes_starts_nothing(desk, ser
     assert server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_while_gpg_cannot_be_asked_the_message_stays_due(desk, monkeypatch):
     message = desk.message("greet ada")
     with monkeypatch.context() as patch:
@@ -161,6 +167,7 @@ def test_while_gpg_cannot_be_asked_the_message_stays_due(desk, monkeypatch):
     assert intake.take_in(message_id=message.pk) is not None
 
 
+@pytest.mark.one_database
 def test_while_its_bytes_cannot_be_read_the_message_stays_due(desk, monkeypatch):
     message = desk.message("greet ada")
     stored = Path(storages["mail"].path(blobs.name_of(message.sha256)))
@@ -174,6 +181,7 @@ def test_while_its_bytes_cannot_be_read_the_message_stays_due(desk, monkeypatch)
     assert intake.take_in(message_id=message.pk) is not None
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W15")
 def test_a_missing_plan_still_makes_a_pipeline_that_only_answers(desk, server):
     message = desk.message("what is the weather?")
@@ -194,6 +202,7 @@ def test_a_missing_plan_still_makes_a_pipeline_that_only_answers(desk, server):
     assert server.sent[0].payload.lower().count(b"auto-submitted: auto-replied") == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W15")
 def test_requests_without_a_plan_are_answered_once_a_day(desk, server):
     for text in ("what is the weather?", "and tomorrow?"):
@@ -205,6 +214,7 @@ def test_requests_without_a_plan_are_answered_once_a_day(desk, server):
     assert len(server.sent) == 2
 
 
+@pytest.mark.one_database
 def test_a_refused_plan_names_its_rule_and_the_operator_sees_why(desk, server, owner):
     rules.save_rule(name="bad", match="bad", calls=[{"command": "nobody"}], by=OPERATOR)
 
@@ -237,6 +247,7 @@ def test_hostile_text_and_a_hostile_plan_are_kept_in_a_form_every_database_takes
     assert "\0" not in pipeline.pipe["data"]["text"]
 
 
+@pytest.mark.one_database
 def test_an_admitted_message_is_enqueued_when_its_transaction_commits(
     desk, django_capture_on_commit_callbacks
 ):
@@ -259,6 +270,7 @@ def test_the_sweep_finds_what_was_due_and_never_taken(desk, django_capture_on_co
     assert len(callbacks) == 2
 
 
+@pytest.mark.one_database
 def test_the_task_carries_the_pipeline_out(desk, server):
     take_in(desk.message("greet ada").pk)
 

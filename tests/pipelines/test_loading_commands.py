@@ -55,6 +55,7 @@ def test_an_unsigned_command_is_visible_and_never_runs(owner):
     assert Event.objects.filter(kind="command.refused").count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-4")
 def test_a_signature_over_other_bytes_is_invalid(owner):
     signature = owner.sign(cli())
@@ -63,16 +64,19 @@ def test_a_signature_over_other_bytes_is_invalid(owner):
     assert Command.objects.get(name="greet").signature_state == "invalid"
 
 
+@pytest.mark.one_database
 def test_a_signature_of_another_key_is_of_the_wrong_key(owner, keys):
     signature = sign_detached(keys.mallory, documents.canonical(cli())).decode()
 
     assert load(owner.write(cli(), signature)) == ("rejected", "signature", "wrong-key", None)
 
 
+@pytest.mark.one_database
 def test_garbage_in_place_of_a_signature_is_invalid(owner):
     assert load(owner.write(cli(), "trust me"))[:3] == ("rejected", "signature", "invalid")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W9")
 def test_a_signing_subkey_of_the_owner_counts(owner, keys, settings, tmp_path):
     key_file = tmp_path / "subkeyed.pgp"
@@ -84,6 +88,7 @@ def test_a_signing_subkey_of_the_owner_counts(owner, keys, settings, tmp_path):
     assert load(owner.write(cli()))[0] == "loaded"
 
 
+@pytest.mark.one_database
 def test_the_signature_is_looked_at_before_the_schema(owner):
     tampered = {**cli(), "serial": "one"}
 
@@ -93,6 +98,7 @@ def test_the_signature_is_looked_at_before_the_schema(owner):
     assert load(owner.write(tampered)) == ("rejected", "schema", "command-invalid", "serial")
 
 
+@pytest.mark.one_database
 def test_an_unknown_key_is_refused_although_it_is_signed(owner):
     assert load(owner.write(cli(colour="red"))) == (
         "rejected",
@@ -102,6 +108,7 @@ def test_an_unknown_key_is_refused_although_it_is_signed(owner):
     )
 
 
+@pytest.mark.one_database
 def test_a_file_that_is_no_mapping_is_refused_by_its_form(owner):
     path = owner.directory / "x.yaml"
     path.write_text("name: a\nname: b\n")
@@ -109,6 +116,7 @@ def test_a_file_that_is_no_mapping_is_refused_by_its_form(owner):
     assert load(path) == ("rejected", "form", "command-unreadable", "name")
 
 
+@pytest.mark.one_database
 def test_a_number_that_has_no_canonical_form_is_refused_by_its_form(owner):
     path = owner.directory / "x.json"
     path.write_text('{"name": "greet", "serial": 99999999999999999999}')
@@ -120,6 +128,7 @@ def test_a_file_that_cannot_be_read_is_an_operational_fault(owner):
     assert load(owner.directory / "absent.yaml")[:2] == ("operational", "file")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-5")
 def test_without_an_owner_nothing_is_loaded(owner, settings):
     path = owner.write(cli())
@@ -133,6 +142,7 @@ def test_without_an_owner_nothing_is_loaded(owner, settings):
     assert refusal.value.rule == "no-owner-key"
 
 
+@pytest.mark.one_database
 def test_two_owners_are_no_owner(owner, settings):
     path = owner.write(cli())
     settings.OWNER_HANDLE = "ada"
@@ -140,6 +150,7 @@ def test_two_owners_are_no_owner(owner, settings):
     assert load(path)[:3] == ("operational", "signature", "owner-key-invalid")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 @pytest.mark.fault("sister-3", "pgp-verify-35")
 def test_an_expired_owner_key_stops_loading_and_running(owner, keys, settings, tmp_path):
@@ -165,6 +176,7 @@ def test_a_serial_never_goes_back(owner):
     assert Command.objects.get(name="greet").serial == 2
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W20")
 def test_the_same_serial_with_another_content_is_refused(owner):
     assert load(owner.write(cli(serial=2)))[0] == "loaded"
@@ -174,12 +186,14 @@ def test_the_same_serial_with_another_content_is_refused(owner):
     )  # fmt: skip
 
 
+@pytest.mark.one_database
 def test_the_same_document_may_be_loaded_again(owner):
     path = owner.write(cli())
 
     assert load(path)[0] == load(path)[0] == "loaded"
 
 
+@pytest.mark.one_database
 def test_a_refused_file_never_replaces_a_signed_command(owner):
     command = owner.install()
 
@@ -191,6 +205,7 @@ def test_a_refused_file_never_replaces_a_signed_command(owner):
     assert verification.runnable(command).steps[0].binary == "echo"
 
 
+@pytest.mark.one_database
 def test_a_program_outside_the_allow_list_is_refused_at_load(owner, tmp_path):
     program = script(tmp_path, "mine", "exit 0")
 
@@ -199,6 +214,7 @@ def test_a_program_outside_the_allow_list_is_refused_at_load(owner, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.one_database
 def test_a_link_out_of_an_allowed_directory_is_followed_and_refused(owner, scripts, tmp_path):
     program = script(tmp_path, "mine", "exit 0")
     (scripts / "linked").symlink_to(program)
@@ -206,6 +222,7 @@ def test_a_link_out_of_an_allowed_directory_is_followed_and_refused(owner, scrip
     assert load(owner.write(cli(binary=str(scripts / "linked"))))[:2] == ("rejected", "binary")
 
 
+@pytest.mark.one_database
 def test_a_program_that_leaves_the_allow_list_is_refused_at_run(owner, scripts, settings):
     command = owner.install("mine", binary=script(scripts, "mine", "exit 0"))
     settings.ALLOWED_BINARIES = ["/usr/bin"]
@@ -215,6 +232,7 @@ def test_a_program_that_leaves_the_allow_list_is_refused_at_run(owner, scripts, 
     assert refusal.value.rule == "binary-not-allowed"
 
 
+@pytest.mark.one_database
 def test_a_directory_gives_one_outcome_a_file_in_order(owner):
     (owner.directory / "a.yaml").write_text("name: [\n")
     (owner.directory / "notes.txt").write_text("not a command")
@@ -227,6 +245,7 @@ def test_a_directory_gives_one_outcome_a_file_in_order(owner):
         commands.load_directory(owner.directory / "a.yaml", by=OPERATOR)
 
 
+@pytest.mark.one_database
 def test_one_name_in_two_files_of_a_directory_is_refused(owner):
     owner.write(cli())
     owner.write(cli(serial=2))
@@ -246,6 +265,7 @@ def test_a_signature_made_elsewhere_is_taken_back(owner):
     assert verification.runnable(command)
 
 
+@pytest.mark.one_database
 def test_a_wrong_signature_is_not_taken_back(owner, keys):
     command = owner.install()
 
@@ -263,6 +283,7 @@ def test_a_wrong_signature_is_not_taken_back(owner, keys):
     assert command.signature_state == "ok"
 
 
+@pytest.mark.one_database
 def test_writing_to_the_row_runs_nothing_that_the_owner_did_not_sign(owner):
     command = owner.install()
     document = {**command.document, "binary": "sh"}
@@ -279,6 +300,7 @@ def test_writing_to_the_row_runs_nothing_that_the_owner_did_not_sign(owner):
         command.save()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 def test_a_command_past_its_date_does_not_run(owner):
     past = (timezone.now() - timedelta(minutes=1)).isoformat(timespec="seconds")
@@ -289,6 +311,7 @@ def test_a_command_past_its_date_does_not_run(owner):
     assert refusal.value.rule == "past-valid-until"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 @pytest.mark.fault("W20")
 def test_an_older_document_put_back_into_the_row_does_not_run(owner):
@@ -303,6 +326,7 @@ def test_an_older_document_put_back_into_the_row_does_not_run(owner):
     assert refusal.value.rule == "superseded"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 def test_a_good_answer_is_remembered_for_a_minute_at_most(owner, monkeypatch):
     command = owner.install()
@@ -319,6 +343,7 @@ def test_a_good_answer_is_remembered_for_a_minute_at_most(owner, monkeypatch):
     assert refusal.value.rule in ("not-checked", "owner-key-invalid")
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 def test_another_key_file_is_noticed_at_once(owner, keys, settings):
     command = owner.install()

@@ -54,6 +54,7 @@ def test_open_missions_count_with_all_they_may_cost() -> None:
     assert desk("other").admit().status == "open"
 
 
+@pytest.mark.one_database
 def test_an_identity_is_stopped_over_all_its_commands() -> None:
     first = desk("a")
     first.admit()
@@ -76,12 +77,14 @@ def test_a_run_that_never_said_what_it_cost_counts_with_all_it_may_have() -> Non
     stopped(desk())
 
 
+@pytest.mark.one_database
 def test_a_run_that_is_known_to_have_cost_nothing_counts_with_nothing() -> None:
     for _ in range(4):
         spent(desk(), 0.0)
     assert desk().admit().status == "open"
 
 
+@pytest.mark.one_database
 def test_each_run_of_a_mission_has_to_say_what_it_cost() -> None:
     mission, _ = desk().dispatch()
     missions.record_cost(mission=mission, usd=0.1, turns=1)
@@ -92,11 +95,13 @@ def test_each_run_of_a_mission_has_to_say_what_it_cost() -> None:
     assert budgets.counted_usd(Mission.objects.all()) == budgets.dollars(0.3)
 
 
+@pytest.mark.one_database
 def test_a_mission_that_was_never_dispatched_counts_with_nothing_once_it_ended() -> None:
     missions.fail(mission=desk().admit(), reason="no sandbox")
     assert budgets.counted_usd(Mission.objects.all()) == 0
 
 
+@pytest.mark.one_database
 def test_an_overshot_budget_counts_whole() -> None:
     spent(desk(), 2.9)
     assert "2.90 are spent" in stopped(desk())
@@ -124,6 +129,7 @@ def _at(place: MissionDesk, moment: datetime) -> Mission:
     return Mission.objects.create(**row | {"opened_at": moment, "closed_at": moment})
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("limit", [0.0, 1.49])
 def test_a_limit_below_one_mission_stops_all(settings: Any, limit: float) -> None:
     settings.MISSION_DAILY_USD_PER_COMMAND = limit
@@ -132,6 +138,7 @@ def test_a_limit_below_one_mission_stops_all(settings: Any, limit: float) -> Non
     assert desk("other").admit().status == "open"
 
 
+@pytest.mark.one_database
 def test_a_mission_that_goes_on_asks_for_no_money_again() -> None:
     first, second = desk(), desk()
     first.admit()

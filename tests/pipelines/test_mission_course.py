@@ -173,6 +173,7 @@ class Course(RuleBasedStateMachine):
         assert told == self.cost
 
 
+@pytest.mark.one_database
 def test_what_must_hold_of_missions_holds_in_any_order() -> None:
     explore(Course, examples=6, steps=25)
 

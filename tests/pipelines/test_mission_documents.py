@@ -75,7 +75,7 @@ _paths = st.lists(_segments, min_size=1, max_size=4).map("/".join).filter(str.st
 
 
 @pytest.mark.fault("sister-1")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     args=st.dictionaries(_plain, json_values, max_size=4),
     pipe=json_values,
@@ -317,7 +317,7 @@ def test_a_changed_path_lies_inside_the_write_set_segment_by_segment(path: str, 
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(entry=_paths, path=_paths)
 def test_containment_is_by_whole_segments_and_one_sided(entry: str, path: str) -> None:
     inside = write_sets.covers(entry, path)

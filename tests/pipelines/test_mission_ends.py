@@ -40,6 +40,7 @@ def test_a_round_follows_a_result_or_a_look_back_and_never_the_last_one(desk: Mi
     assert list(Reflection.objects.values_list("round", flat=True)) == [1, 2]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("fields", "follows"),
     [
@@ -59,6 +60,7 @@ def test_what_a_round_said_decides_whether_another_follows(
     assert Mission.objects.get().round == (2 if follows else 1)
 
 
+@pytest.mark.one_database
 def test_a_new_round_has_no_result_until_its_own_is_handed_in(desk: MissionDesk) -> None:
     mission = desk.worked(verdict="fail")
     missions.next_round(mission=mission)
@@ -83,6 +85,7 @@ def test_a_round_keeps_its_first_look_back_and_takes_the_result_of_a_worker_that
     assert list(Reflection.objects.values_list("reason", flat=True)) == [REFLECTION["reason"]]
 
 
+@pytest.mark.one_database
 def test_all_rounds_together_cost_no_more_than_the_budget(desk: MissionDesk) -> None:
     mission = desk.worked(verdict="fail")
     missions.record_cost(mission=mission, usd=1.0, turns=3)
@@ -103,6 +106,7 @@ def test_a_cost_is_kept_also_when_it_comes_after_the_end(desk: MissionDesk) -> N
     assert f"{Mission.objects.get().usd:.2f}" == "0.50"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("usd", "turns"), [(-0.1, 1), (float("nan"), 1), (float("inf"), 1), (0.1, -1)]
 )
@@ -114,6 +118,7 @@ def test_what_is_no_cost_is_refused(desk: MissionDesk, usd: float, turns: int) -
 # --- Its end --------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-53")
 def test_a_mission_that_never_began_can_be_given_up_and_one_that_began_cannot(
     desk: MissionDesk,
@@ -128,6 +133,7 @@ def test_a_mission_that_never_began_can_be_given_up_and_one_that_began_cannot(
     assert Mission.objects.get(pk=begun.pk).status == "open"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("act", [missions.abandon, missions.release])
 def test_the_ways_out_are_the_operators_and_need_a_reason(desk: MissionDesk, act: Any) -> None:
     mission = desk.admit()
@@ -149,6 +155,7 @@ def test_a_reason_that_a_database_would_refuse_is_kept_without_it(desk: MissionD
     assert mission.events.get(kind="failed").facts["reason"] == "it said  nothing"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("begun", "status"), [(True, "failed"), (False, "abandoned")])
 def test_a_stage_that_is_given_up_takes_its_mission_with_it(
     desk: MissionDesk, begun: bool, status: str
@@ -177,6 +184,7 @@ def test_a_stage_does_not_succeed_with_an_open_mission(desk: MissionDesk) -> Non
     assert missions.end_for_stage(**ended) == 0
 
 
+@pytest.mark.one_database
 def test_every_end_is_announced_once_in_its_transaction(desk: MissionDesk) -> None:
     heard: list[tuple[Any, str]] = []
 
@@ -195,6 +203,7 @@ def test_every_end_is_announced_once_in_its_transaction(desk: MissionDesk) -> No
     assert Mission.objects.get().reason == "a person should look"
 
 
+@pytest.mark.one_database
 def test_a_preview_of_a_contract_opens_nothing(desk: MissionDesk) -> None:
     shown = missions.contract_preview(spec=desk.spec, args={"target": "site"})
     assert shown["inputs"] == {"args": {"target": "site"}}

@@ -49,14 +49,17 @@ def test_a_result_that_passes_closes(desk: MissionDesk) -> None:
     assert missions.close(mission=mission, changed=["elsewhere"], by=SYSTEM).status == "closed"
 
 
+@pytest.mark.one_database
 def test_without_a_result_nothing_closes(desk: MissionDesk) -> None:
     kept_open(desk.admit(), MissionRule.NO_RESULT)
 
 
+@pytest.mark.one_database
 def test_a_result_that_did_not_pass_does_not_close(desk: MissionDesk) -> None:
     kept_open(desk.worked(verdict="fail"), MissionRule.VERDICT)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-51")
 def test_a_result_that_asks_for_a_person_escalates_and_is_never_called_closed(
     desk: MissionDesk,
@@ -68,6 +71,7 @@ def test_a_result_that_asks_for_a_person_escalates_and_is_never_called_closed(
     assert MissionResult.objects.get().verdict == "escalate"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W14", "sister-48", "sister-49")
 @pytest.mark.parametrize(
     "path",
@@ -81,6 +85,7 @@ def test_a_change_outside_the_write_set_does_not_close_whatever_the_worker_says(
     assert missions.close(mission=mission, changed=["site/other"], by=SYSTEM).status == "closed"
 
 
+@pytest.mark.one_database
 def test_the_parent_of_a_write_set_may_not_change(desk: MissionDesk) -> None:
     narrow = MissionDesk(claude("narrow", write_set=["site/en/news"]))
     mission = narrow.worked(files_changed=["site/en/news/1.html"])
@@ -88,6 +93,7 @@ def test_the_parent_of_a_write_set_may_not_change(desk: MissionDesk) -> None:
         kept_open(mission, MissionRule.OUTSIDE_WRITE_SET, changed=[path])
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W14")
 def test_what_really_changed_in_a_directory_decides(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
@@ -102,6 +108,7 @@ def test_what_really_changed_in_a_directory_decides(tmp_path: Path) -> None:
     assert missions.close(mission=mission, changed=good, by=SYSTEM).status == "closed"
 
 
+@pytest.mark.one_database
 def test_what_another_pipeline_may_change_at_that_time_is_not_laid_to_this_one(
     desk: MissionDesk,
 ) -> None:
@@ -123,17 +130,20 @@ def test_what_another_pipeline_may_change_at_that_time_is_not_laid_to_this_one(
 # --- Who judges, and by what ----------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [OPERATOR, Asker("token", "cs_0"), Asker("identity", "system")])
 def test_nobody_but_the_pinned_evaluator_closes(desk: MissionDesk, by: Asker) -> None:
     kept_open(desk.worked(), MissionRule.NOT_THE_EVALUATOR, by=by)
 
 
+@pytest.mark.one_database
 def test_the_worker_does_not_close_its_own_mission(desk: MissionDesk) -> None:
     mission, worker = desk.dispatch()
     missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
     kept_open(mission, MissionRule.NOT_THE_EVALUATOR, by=worker)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("W20")
 def test_a_command_whose_document_changed_meanwhile_does_not_close(desk: MissionDesk) -> None:
     mission = desk.worked()
@@ -146,6 +156,7 @@ def test_a_command_whose_document_changed_meanwhile_does_not_close(desk: Mission
     kept_open(mission, MissionRule.COMMAND_CHANGED)
 
 
+@pytest.mark.one_database
 def test_checks_that_changed_meanwhile_do_not_judge(
     desk: MissionDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,12 +173,14 @@ def test_the_checks_that_are_pinned_are_the_gates_own() -> None:
     assert pinned == "08fa4e2c180fa67c014533dc348656c871837ceb94e7d3e851ea4d442db21c0a"
 
 
+@pytest.mark.one_database
 def test_a_built_in_command_has_no_document_that_could_change(desk: MissionDesk) -> None:
     assert registry.built_in("publish") is None
     assert evaluation.present_digest("publish") == desk.stage.digest
     assert evaluation.present_digest("nowhere") is None
 
 
+@pytest.mark.one_database
 def test_a_contract_that_was_changed_in_the_database_is_not_judged(desk: MissionDesk) -> None:
     mission = desk.worked()
     with lifted("cs_pipelines_mission_keeps_on_update"):

@@ -71,6 +71,7 @@ def test_mail_that_a_person_may_not_read_is_covered(
     assert "hello" in page(admin_client, mission)
 
 
+@pytest.mark.one_database
 def test_an_operator_releases_a_mission_that_began(desk: MissionDesk, admin_client: Client) -> None:
     mission = desk.worked()
     assert "Abandon the mission" not in page(admin_client, mission)
@@ -131,6 +132,7 @@ def test_a_quiet_mission_is_stuck_only_when_it_keeps_a_write_set(
     assert harmless.status == Mission.Status.OPEN
 
 
+@pytest.mark.one_database
 def test_the_shell_lists_and_shows_missions(desk: MissionDesk) -> None:
     mission = desk.worked()
     may_be_read(desk)
@@ -144,6 +146,7 @@ def test_the_shell_lists_and_shows_missions(desk: MissionDesk) -> None:
     assert "round 1: pass (0.9) It is published." in out.getvalue()
 
 
+@pytest.mark.one_database
 def test_the_shell_releases_and_abandons(desk: MissionDesk) -> None:
     mission = desk.admit()
     (ended,) = shell("abandon", str(mission.pk), "--reason", "not needed")
@@ -152,6 +155,7 @@ def test_the_shell_releases_and_abandons(desk: MissionDesk) -> None:
         shell("release", str(mission.pk), "--reason", "again")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("named", ["zzzz", "12", "0" * 33, "00000000"])
 def test_the_shell_refuses_what_names_no_mission(desk: MissionDesk, named: str) -> None:
     with pytest.raises(CommandError) as refused:

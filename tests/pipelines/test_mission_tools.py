@@ -42,6 +42,7 @@ def worker() -> Worker:
     return start()
 
 
+@pytest.mark.one_database
 def test_a_worker_sees_its_missions_tools_and_its_own_token(worker: Worker) -> None:
     assert worker.agent.tools() == [
         "mission_result",
@@ -72,6 +73,7 @@ def test_a_worker_reads_its_contract_and_hands_in_its_result(worker: Worker, mod
     assert row.submitted_by.startswith("token:")
 
 
+@pytest.mark.one_database
 def test_another_result_of_the_same_round_is_refused(worker: Worker) -> None:
     worker.agent.answer("mission_result", result=worker.desk.result())
     worker.agent.answer("mission_result", result=worker.desk.result())  # the answer was lost
@@ -91,6 +93,7 @@ def test_another_missions_id_is_refused_and_says_nothing_of_it(worker: Worker, t
     assert not MissionResult.objects.exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("tool", ["mission_show", "mission_result", "permission_prompt"])
 def test_an_operators_token_with_the_scope_works_on_no_mission(worker: Worker, tool: str) -> None:
     given: dict[str, dict[str, Any]] = {
@@ -166,6 +169,7 @@ def end_by_another_run(mission: Mission) -> None:
     missions.dispatch(mission=mission)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "end", [end_by_failing, end_by_its_run, end_by_the_operator, end_by_another_run]
 )
@@ -176,6 +180,7 @@ def test_a_missions_token_dies_with_it(worker: Worker, end: Any) -> None:
     assert (refused.status_code, refused.json()["rule"]) == (401, "token-revoked")
 
 
+@pytest.mark.one_database
 def test_a_token_of_the_system_for_another_kind_of_row_is_none_of_a_mission(
     worker: Worker,
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_mission_goes_from_contract_to_close_and_leaves_a_record_of_each_step(
         tokens.authenticate(secret)
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-1")
 def test_the_contract_in_the_database_is_what_its_worker_reads(desk: MissionDesk) -> None:
     """From a signed command and a real pipe through this database to the worker, unchanged."""
@@ -95,6 +96,7 @@ def test_no_database_changes_what_a_contract_says(desk: MissionDesk, value: Any)
     assert mission_documents.digest(kept) == mission_documents.digest(written)
 
 
+@pytest.mark.one_database
 def test_a_contract_that_our_decoder_refuses_opens_nothing(desk: MissionDesk) -> None:
     for pipe in (b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[]", b'{"a": "\\u0000"}'):
         with pytest.raises(ContractInvalid):
@@ -115,6 +117,7 @@ def test_an_attempt_has_one_mission_however_often_it_is_asked_for(desk: MissionD
     refused_by(MissionRule.MISSION_ENDED, desk.admit)
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(13)
 @pytest.mark.parametrize(
     ("changed", "columns"),
@@ -137,6 +140,7 @@ def test_a_mission_that_somebody_wrote_into_the_database_never_begins(
     refused_by(MissionRule.CONTRACT_CHANGED, desk.admit)
 
 
+@pytest.mark.one_database
 def test_another_attempt_ends_what_an_earlier_one_left_open(desk: MissionDesk) -> None:
     first, secret = missions.dispatch(mission=desk.admit())
     second = desk.admit(job=desk.job(attempt=2))
@@ -146,6 +150,7 @@ def test_another_attempt_ends_what_an_earlier_one_left_open(desk: MissionDesk) -
         tokens.authenticate(secret)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("status", ["pending", "succeeded", "cancelled", "waiting_approval"])
 def test_a_stage_that_nobody_holds_opens_no_mission(desk: MissionDesk, status: str) -> None:
     Stage.objects.update(status=status)
@@ -154,11 +159,13 @@ def test_a_stage_that_nobody_holds_opens_no_mission(desk: MissionDesk, status: s
     assert not Mission.objects.exists()
 
 
+@pytest.mark.one_database
 def test_a_stage_of_another_pipeline_opens_no_mission(desk: MissionDesk) -> None:
     with pytest.raises(ClaimLost):
         desk.admit(pipeline=PipelineFactory())
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("worker", ["system", " System "])
 def test_whoever_judges_does_not_work(desk: MissionDesk, worker: str) -> None:
     refused_by(MissionRule.EVALUATOR_IS_WORKER, desk.admit, worker=worker)
@@ -197,6 +204,7 @@ def test_write_sets_of_two_projects_or_of_none_never_meet() -> None:
         assert desk.admit().status == "open"
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-52")
 def test_a_mission_that_was_released_blocks_nobody_and_never_goes_on(desk: MissionDesk) -> None:
     stuck = desk.worked()
@@ -211,6 +219,7 @@ def test_a_mission_that_was_released_blocks_nobody_and_never_goes_on(desk: Missi
     refused_by(MissionRule.MISSION_ENDED, missions.next_round, mission=stuck)
 
 
+@pytest.mark.one_database
 def test_what_a_released_mission_left_running_here_is_ended(desk: MissionDesk) -> None:
     """Another worker may begin in the same files at once."""
     mission = desk.worked()
@@ -232,6 +241,7 @@ def test_what_a_released_mission_left_running_here_is_ended(desk: MissionDesk) -
 # --- Its worker -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_database
 def test_the_token_can_do_its_mission_and_nothing_else(desk: MissionDesk) -> None:
     other = MissionDesk(claude("other", project="api")).admit()
     mission, secret = missions.dispatch(mission=desk.admit())
@@ -249,6 +259,7 @@ def test_the_token_can_do_its_mission_and_nothing_else(desk: MissionDesk) -> Non
     assert missions.show(mission_id=mission.pk, token=token)["round"] == 1
 
 
+@pytest.mark.one_database
 def test_a_run_ends_with_its_token_and_the_next_one_has_another(desk: MissionDesk) -> None:
     mission, first = missions.dispatch(mission=desk.admit())
     _, second = missions.dispatch(mission=mission)
@@ -260,6 +271,7 @@ def test_a_run_ends_with_its_token_and_the_next_one_has_another(desk: MissionDes
     assert Mission.objects.get().status == "open"
 
 
+@pytest.mark.one_database
 def test_a_token_does_not_outlive_the_longest_run(desk: MissionDesk) -> None:
     mission, _ = missions.dispatch(mission=desk.admit())
     assert mission.token is not None and mission.token.expires_at is not None
@@ -267,6 +279,7 @@ def test_a_token_does_not_outlive_the_longest_run(desk: MissionDesk) -> None:
     assert lives.total_seconds() <= desk.spec.timeout + 301
 
 
+@pytest.mark.one_database
 def test_switching_an_identity_off_ends_its_workers(desk: MissionDesk) -> None:
     mission, worker = desk.dispatch()
     Identity.objects.update(is_active=False)
@@ -274,6 +287,7 @@ def test_switching_an_identity_off_ends_its_workers(desk: MissionDesk) -> None:
         missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("by", [OPERATOR, SYSTEM, Asker("identity", "x"), Asker("token", "cs_0")])
 def test_nobody_but_the_worker_hands_in_its_result(desk: MissionDesk, by: Asker) -> None:
     mission, _ = desk.dispatch()
@@ -286,6 +300,7 @@ def test_nobody_but_the_worker_hands_in_its_result(desk: MissionDesk, by: Asker)
     )
 
 
+@pytest.mark.one_database
 def test_a_token_whose_scope_was_taken_away_reads_nothing(desk: MissionDesk) -> None:
     mission, _ = desk.dispatch()
     ApiToken.objects.update(scopes=["pipelines:read"])
@@ -305,6 +320,7 @@ def test_a_result_counts_once_and_does_not_change(desk: MissionDesk) -> None:
     assert MissionEvent.objects.filter(kind="result").count() == 1
 
 
+@pytest.mark.one_database
 def test_a_refused_result_leaves_nothing_and_a_right_one_follows(desk: MissionDesk) -> None:
     mission, worker = desk.dispatch()
     for wrong in ({"verdict": "maybe"}, {"round": 1}, {"files_changed": ["other"]}):
@@ -314,6 +330,7 @@ def test_a_refused_result_leaves_nothing_and_a_right_one_follows(desk: MissionDe
     missions.submit_result(mission_id=mission.pk, document=desk.result(), by=worker)
 
 
+@pytest.mark.one_database
 def test_the_worker_reads_what_it_said_and_what_was_answered(desk: MissionDesk) -> None:
     mission = desk.worked(verdict="fail", reflection=REFLECTION)
     assert missions.next_round(mission=mission)

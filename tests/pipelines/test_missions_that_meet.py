@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def meet(directory: Path, *acts: Callable[[], Any]) -> list[str]:
     """Each act in a process of its own, all at once; what became of each, in order."""
-    gate = directory / "gate"
+    start, go = os.pipe()
 
     def perform(number: int, act: Callable[[], Any]) -> None:
-        while not gate.exists():
-            pass
+        os.read(start, 1)
         try:
             said = act()
         except CountersignError as refusal:
@@ -36,7 +36,7 @@ def meet(directory: Path, *acts: Callable[[], Any]) -> list[str]:
         forked(lambda number=number, act=act: perform(number, act))
         for number, act in enumerate(acts)
     ]
-    gate.touch()
+    os.write(go, b"." * len(acts))
     assert [exit_of(worker) for worker in workers] == [0] * len(acts)
     return [(directory / f"said-{number}").read_text() for number in range(len(acts))]
 

@@ -53,6 +53,7 @@ def test_who_waits_long_is_told_once_and_nothing_but_the_reference(desk, server)
     assert Event.objects.filter(kind="pipeline.acknowledged").count() == 1
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("seconds", [0, 62])
 def test_nobody_is_told_before_the_time_or_where_the_setting_is_off(
     desk, server, settings, seconds
@@ -65,6 +66,7 @@ def test_nobody_is_told_before_the_time_or_where_the_setting_is_off(
     assert server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_it_stands_beside_the_answer_and_is_never_in_its_way(desk, server):
     """An acknowledgement that nobody knows the fate of would block a second act on its source."""
     server.next_result = SubmissionResult(SendOutcome.UNKNOWN, "cut-off")
@@ -79,6 +81,7 @@ def test_it_stands_beside_the_answer_and_is_never_in_its_way(desk, server):
     assert not Event.objects.filter(kind="pipeline.acknowledged").exists()
 
 
+@pytest.mark.one_database
 def test_what_becomes_of_it_moves_no_pipeline(desk, server):
     server.next_result = SubmissionResult(SendOutcome.FAILED, "smtp-550")
     pipeline = long_ago(asking_pipeline(desk)[0])
@@ -90,6 +93,7 @@ def test_what_becomes_of_it_moves_no_pipeline(desk, server):
     assert pipeline.stages.get(command="reply").status == "pending"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("reply", ["running", "succeeded", "waiting_approval"])
 def test_it_is_never_sent_beside_an_answer_that_has_begun(desk, server, reply):
     pipeline = long_ago(asking_pipeline(desk)[0])
@@ -102,6 +106,7 @@ def test_it_is_never_sent_beside_an_answer_that_has_begun(desk, server, reply):
     assert server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_a_pipeline_that_has_nothing_to_do_but_to_answer_is_not_acknowledged(desk, server):
     pipeline = long_ago(asking_pipeline(desk)[0])
     pipeline.stages.exclude(command="reply").delete()
@@ -109,6 +114,7 @@ def test_a_pipeline_that_has_nothing_to_do_but_to_answer_is_not_acknowledged(des
     assert acknowledging.sweep() == 0
 
 
+@pytest.mark.one_database
 def test_one_that_failed_or_has_ended_is_not_acknowledged(desk, server):
     failing = long_ago(asking_pipeline(desk, failing=True)[0])
     ended = long_ago(asking_pipeline(desk, status="cancelled")[0])
@@ -117,6 +123,7 @@ def test_one_that_failed_or_has_ended_is_not_acknowledged(desk, server):
     assert not any(acknowledging.acknowledge(pipeline_id=row.pk) for row in (failing, ended))
 
 
+@pytest.mark.one_database
 def test_where_each_mail_needs_a_persons_yes_none_is_asked_for_it(desk, server):
     Identity.objects.update(reply_policy=Identity.ReplyPolicy.APPROVE)
     long_ago(asking_pipeline(desk)[0])
@@ -141,6 +148,7 @@ def test_acknowledgements_leave_half_of_the_hours_replies_to_answers(desk, serve
     assert len(server.sent) == 4
 
 
+@pytest.mark.one_database
 def test_it_leaves_the_daily_caps_alone(desk, server, settings):
     """The fixed text after a cancellation of what never ran counts; an acknowledgement must not."""
     settings.AUTO_REPLIES_PER_SENDER_PER_DAY = 1

@@ -26,16 +26,28 @@ MUST = (
 WORD = {"name": "word", "type": "string", "position": 1}
 
 
-@pytest.fixture(autouse=True)
-def programs(tmp_path: Path, settings) -> Path:
-    """Every program of these tests is there and allowed, whatever this machine has."""
-    directory = tmp_path / "programs"
-    directory.mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every program of these tests."""
+    directory = tmp_path_factory.mktemp("programs")
     more = ("wc", "timeout", "dash", "mawk", "python3.11", "ed", "sudo", "nice", "sqlite3", "mail",
             "node", "deno", "lua", "tclsh", "guile", "sftp", "tcsh", "zsh-5.9")  # fmt: skip
     for name in (*MUST, "psql", *more):
         (directory / name).write_text("#!/bin/true\n")
         (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def everything_allowed(made: Path, settings) -> None:
+    """They are there and allowed, whatever this machine has."""
+    settings.ALLOWED_BINARIES = [str(made)]
+
+
+@pytest.fixture
+def programs(made: Path, tmp_path: Path, settings) -> Path:
+    """The same for a test that changes them, or looks beside them."""
+    directory = shutil.copytree(made, tmp_path / "programs")
     settings.ALLOWED_BINARIES = [str(directory)]
     return directory
 
@@ -223,7 +235,7 @@ def test_what_is_not_on_the_list_is_refused_at_its_place(line: str, index: int):
     assert refusal(binary, *words) == place
 
 
-def test_a_program_inside_another_is_held_against_the_allow_list(tmp_path: Path):
+def test_a_program_inside_another_is_held_against_the_allow_list(programs: Path, tmp_path: Path):
     (tmp_path / "evil").write_text("#!/bin/true\n")
     (tmp_path / "evil").chmod(0o755)
     with pytest.raises(BinaryNotAllowed):
@@ -359,6 +371,7 @@ def test_a_named_value_that_names_a_file_is_refused():
         arguments.check(command, {"header": "@/etc/passwd"})
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.invariant(14)
 @pytest.mark.fault("exec-04")

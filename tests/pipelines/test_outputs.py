@@ -126,7 +126,7 @@ json_values = st.recursive(
 )
 
 
-@rounds(max_examples=100, deadline=None)
+@rounds(max_examples=60, deadline=None)
 @given(json_values)
 def test_what_passes_can_be_stored_and_read_back(value):
     try:
@@ -238,7 +238,7 @@ def test_an_output_is_read_as_the_standard_library_reads_it(output):
     assert ours(b'{"a": [' + output + b"]}") == usual(b'{"a": [' + output + b"]}")
 
 
-@rounds(max_examples=300, deadline=None)
+@rounds(max_examples=120, deadline=None)
 @given(
     st.lists(
         st.sampled_from([*b'{}[]:,"0123456789-+.eE\\u\0d8 \n\xc3\xa9\xed\xa0\xff'])
@@ -253,7 +253,7 @@ def test_any_output_is_read_as_the_standard_library_reads_it(output):
     assert ours(output) == usual(output)
 
 
-@rounds(max_examples=300, deadline=None)
+@rounds(max_examples=120, deadline=None)
 @given(json_values)
 def test_a_child_reads_the_value_that_was_looked_at(value):
     try:

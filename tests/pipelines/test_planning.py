@@ -29,6 +29,7 @@ def plan(text: str, sender: str = "alice@example.org", identity_id: int | None =
     return planning.plan(PlanningRequest(text, sender, identity_id))
 
 
+@pytest.mark.one_database
 def test_plain_words_must_all_occur_in_any_order_and_case(owner):
     owner.install()
     save(match="deploy Production")
@@ -38,6 +39,7 @@ def test_plain_words_must_all_occur_in_any_order_and_case(owner):
     assert isinstance(plan("redeploy production"), PlanRefused)
 
 
+@pytest.mark.one_database
 def test_a_named_group_becomes_a_typed_argument(owner):
     owner.install(
         args=[
@@ -70,6 +72,7 @@ def test_a_named_group_becomes_a_typed_argument(owner):
         assert refused.rule == "invalid-argument"
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(14)
 def test_an_argument_from_mail_cannot_become_an_option(owner):
     owner.install(args=[{"name": "file", "type": "string", "position": 1}])
@@ -113,6 +116,7 @@ def test_a_rule_may_be_for_a_sender_or_a_pattern_of_senders(owner, sender, hits)
     assert isinstance(plan("please"), AcceptedPlan) is hits
 
 
+@pytest.mark.one_database
 def test_a_rule_may_be_for_one_identity(owner):
     owner.install()
     mine, other = IdentityFactory(), IdentityFactory()
@@ -129,6 +133,7 @@ def test_what_no_rule_matches_ends_in_the_else_path_without_any_run():
     assert refused == PlanRefused("no-plan", "no rule and no planner has an answer")
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("calls", "rule"),
     [
@@ -150,6 +155,7 @@ def test_one_bad_call_refuses_the_whole_plan(owner, calls, rule):
     assert refused.rule == rule
 
 
+@pytest.mark.one_database
 def test_reply_is_stripped_from_a_plan(owner):
     owner.install()
     save(calls=[{"command": "greet"}, {"command": "reply", "args": {"to": "mallory@x.org"}}])
@@ -159,6 +165,7 @@ def test_reply_is_stripped_from_a_plan(owner):
     assert [stage.spec.name for stage in accepted.stages] == ["greet"]
 
 
+@pytest.mark.one_database
 def test_a_command_whose_signature_does_not_hold_now_refuses_the_plan(owner):
     owner.install()
     Command.objects.update(signature="gone")
@@ -169,6 +176,7 @@ def test_a_command_whose_signature_does_not_hold_now_refuses_the_plan(owner):
     assert refused.rule == "command-not-runnable"
 
 
+@pytest.mark.one_database
 def test_a_planner_that_is_asked_after_the_rules_is_checked_the_same(owner):
     owner.install()
 
@@ -192,6 +200,7 @@ def test_a_planner_that_is_asked_after_the_rules_is_checked_the_same(owner):
     assert accepted.planner == "rule:rule"
 
 
+@pytest.mark.one_database
 def test_trying_rules_shows_the_calls_and_counts_nothing(owner):
     owner.install()
     rule = save(calls=[{"command": "greet"}, {"command": "nobody"}])
@@ -240,6 +249,7 @@ def test_a_rule_that_cannot_be_read_is_refused_with_its_field(fields, field):
     assert Rule.objects.count() == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "written",
     [
@@ -265,6 +275,7 @@ def test_a_row_that_was_written_past_us_plans_nothing_and_stops_no_other(owner, 
     rules.remove_rule(name="broken", by=OPERATOR)
 
 
+@pytest.mark.one_database
 def test_an_expression_takes_linear_time():
     save(match=r"(a+)+$", kind="regex")
     began = time.process_time()

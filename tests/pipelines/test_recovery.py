@@ -77,6 +77,7 @@ def test_a_pipeline_of_a_dead_worker_is_interrupted_and_its_requester_told_once(
     assert Stage.objects.get(command="greet").attempt == 1
 
 
+@pytest.mark.one_database
 def test_a_lease_that_is_past_is_enough(desk, server):
     pipeline = abandoned(desk, "elsewhere:boot:1:1", lease=timedelta(seconds=-1))
 
@@ -85,6 +86,7 @@ def test_a_lease_that_is_past_is_enough(desk, server):
     assert pipeline.status == "interrupted"
 
 
+@pytest.mark.one_database
 def test_a_worker_that_lives_or_may_live_is_left_alone(desk, server):
     abandoned(desk, process.this_process())
     abandoned(desk, "elsewhere:boot:1:1")
@@ -93,6 +95,7 @@ def test_a_worker_that_lives_or_may_live_is_left_alone(desk, server):
     assert set(Pipeline.objects.values_list("status", flat=True)) == {"running"}
 
 
+@pytest.mark.one_database
 def test_a_worker_taken_for_dead_can_record_nothing_more(desk, server):
     def take_over(pipeline_id, **facts):
         Pipeline.objects.filter(pk=pipeline_id).update(lease_until=timezone.now())
@@ -109,6 +112,7 @@ def test_a_worker_taken_for_dead_can_record_nothing_more(desk, server):
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(pipeline.pk)]
 
 
+@pytest.mark.one_database
 def test_a_notice_that_was_cut_off_is_sent_by_the_next_recovery(desk, server):
     pipeline = abandoned(desk, dead_process())
     assert recovery.interrupt(pipeline=Pipeline.objects.get(pk=pipeline.pk))
@@ -136,6 +140,7 @@ def test_a_draft_of_the_result_takes_the_fixed_text(desk, server):
     assert [body(mail.payload) for mail in server.sent] == [replies.fixed_text(pipeline.pk)]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("status", ["sending", "held", "queued"])
 def test_a_reply_on_its_way_is_left_to_its_effect(desk, server, status):
     pipeline = abandoned(desk, dead_process())
@@ -171,6 +176,7 @@ def test_a_transient_failure_keeps_the_notice_due(desk, server, monkeypatch):
     assert server.sent == []
 
 
+@pytest.mark.one_database
 def test_interrupting_is_one_event_for_each_row(desk, server):
     pipeline = abandoned(desk, dead_process())
     before = Event.objects.count()
@@ -307,6 +313,7 @@ def test_a_move_under_a_lost_claim_rolls_back_with_everything(desk):
     assert Stage.objects.get(command="greet").status == "pending"
 
 
+@pytest.mark.one_database
 def test_the_holder_is_this_very_process(desk):
     claim = claims.claim_pipeline(planned(desk).pk)
 

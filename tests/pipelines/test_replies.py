@@ -123,6 +123,7 @@ def test_failure_text_passes_the_policy_too_and_the_pipeline_ends_failed(desk, s
     assert body(server.sent[0].payload) == replies.fixed_text(pipeline.pk)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("kept", ["a lost worker", "a person who gave it up"])
 def test_an_approved_reply_that_a_worker_lost_is_no_withdrawal(
     desk, server, kept, django_capture_on_commit_callbacks
@@ -174,6 +175,7 @@ def test_a_rejected_reply_cancels_the_pipeline(desk, server):
     assert Effect.objects.count() == 0
 
 
+@pytest.mark.one_database
 def test_a_waiting_pipeline_takes_no_turn_from_others(desk, server):
     hold_replies(desk)
     run(desk)
@@ -228,6 +230,7 @@ def test_a_result_is_text_as_it_is_or_readable_json(value, text):
     assert replies.text_of(value) == text
 
 
+@pytest.mark.one_database
 def test_a_long_result_is_cut_and_says_so():
     text = replies.text_of("x" * 200_000)
 
@@ -235,6 +238,7 @@ def test_a_long_result_is_cut_and_says_so():
     assert "cut here: 200000 characters" in text
 
 
+@pytest.mark.one_database
 def test_the_fixed_text_tells_nothing_but_the_reference():
     pipeline = PipelineFactory()
 
@@ -243,6 +247,7 @@ def test_the_fixed_text_tells_nothing_but_the_reference():
     )
 
 
+@pytest.mark.one_database
 def test_mail_of_other_origins_moves_no_pipeline(desk):
     pipeline = PipelineFactory(status="running", lease_until="2030-01-01T00:00:00Z")
     StageFactory(pipeline=pipeline)
@@ -262,6 +267,7 @@ def test_the_events_of_a_pipeline_hold_no_body(desk, server):
     assert "hello" not in told
 
 
+@pytest.mark.one_database
 def test_a_due_pipeline_can_be_cancelled_and_is_answered(desk, server):
     pipeline = intake.take_in(message_id=desk.message("greet").pk)
     assert pipeline is not None
@@ -277,6 +283,7 @@ def test_a_due_pipeline_can_be_cancelled_and_is_answered(desk, server):
         control.cancel(pipeline_id=pipeline.pk, by=OPERATOR)
 
 
+@pytest.mark.one_database
 def test_a_waiting_pipeline_can_be_cancelled_and_its_reply_is_withdrawn(desk, server):
     hold_replies(desk)
     pipeline = run(desk)

@@ -48,6 +48,7 @@ def attached(payload: bytes) -> list[tuple[str | None, str, bytes]]:
     ]
 
 
+@pytest.mark.one_database
 def test_the_answer_carries_the_data_and_the_files(desk, server):
     pipeline = run(desk, "chart")
 

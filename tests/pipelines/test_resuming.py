@@ -160,6 +160,7 @@ def test_a_failure_that_another_run_may_avoid_can_be_tried_again(desk, server):
     assert texts(server) == [replies.fixed_text(pipeline.pk), "done\n"]
 
 
+@pytest.mark.one_database
 def test_it_goes_on_once_for_each_word_and_may_be_interrupted_again(desk, server):
     pipeline = interrupted(desk)
     control.resume(pipeline_id=pipeline.pk, by=OPERATOR)

@@ -148,6 +148,7 @@ def test_a_mail_that_did_not_certainly_leave_fails_the_stage(
     assert (stage_of(pipeline).status, pipeline.status) == ("failed", "failed")
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("send-01", "send-05")
 def test_a_stage_that_runs_again_never_sends_a_second_mail(desk, owner, server, bob):
     pipeline = run(desk, owner)
@@ -159,6 +160,7 @@ def test_a_stage_that_runs_again_never_sends_a_second_mail(desk, owner, server, 
     assert server.submissions == before
 
 
+@pytest.mark.one_database
 def test_what_a_crash_left_as_a_draft_is_taken_up_and_not_written_again(desk, owner, server, bob):
     pipeline = begin(desk, owner)
     stage = stage_of(pipeline)
@@ -203,6 +205,7 @@ def test_a_no_fails_the_stage_and_the_requester_is_told(desk, owner, server, bob
     assert [sent.recipients for sent in server.sent] == [(desk.requester.email,)]
 
 
+@pytest.mark.one_database
 def test_an_answer_that_came_before_the_stage_waited_is_not_lost(desk, owner, server, bob):
     hold_mail(desk)
     pipeline = run(desk, owner)
@@ -229,6 +232,7 @@ def test_above_the_hourly_cap_the_stage_waits_its_turn(desk, owner, server, bob,
     assert execution.run(pipeline_id=pipeline.pk).status == "completed"
 
 
+@pytest.mark.one_database
 def test_a_cancelled_pipeline_takes_its_waiting_mail_back(desk, owner, server, bob):
     hold_mail(desk)
     pipeline = run(desk, owner)
@@ -242,6 +246,7 @@ def test_a_cancelled_pipeline_takes_its_waiting_mail_back(desk, owner, server, b
     assert server.submissions == 0
 
 
+@pytest.mark.one_database
 def test_a_crash_between_the_hold_and_the_record_leaves_no_mail_that_could_leave(
     desk, owner, server, bob
 ):
@@ -280,6 +285,7 @@ def test_the_pipes_files_go_along_and_a_changed_one_does_not(desk, owner, server
     assert refused.error.startswith("file-changed: ")
 
 
+@pytest.mark.one_database
 def test_mail_of_other_origins_moves_no_stage(desk):
     stage = StageFactory(
         pipeline=PipelineFactory(status="waiting_approval"), status="waiting_approval"
@@ -293,6 +299,7 @@ def test_mail_of_other_origins_moves_no_stage(desk):
     assert not sending.is_settled(stage.pk)
 
 
+@pytest.mark.one_database
 def test_an_effect_is_all_that_ever_left(desk, owner, server, bob):
     pipeline = run(desk, owner)
 

@@ -79,6 +79,7 @@ def worker() -> Worker:
     return Worker()
 
 
+@pytest.mark.one_database
 def test_a_call_outside_its_own_tools_waits_for_a_person(worker: Worker) -> None:
     answer = worker.ask()
 
@@ -141,6 +142,7 @@ def test_the_same_input_of_another_tool_is_another_question(worker: Worker) -> N
     assert not worker.ask(tool="Write", **CALL).allowed
 
 
+@pytest.mark.one_database
 def test_a_yes_is_for_one_mission_alone(worker: Worker) -> None:
     """Another worker that asks for the very same call, and one that carries the approval away."""
     other = Worker(document=claude("announce", project="press", write_set=["news"]))
@@ -200,6 +202,7 @@ def test_the_stage_goes_on_once_everything_asked_is_answered(worker: Worker) -> 
     assert worker.stage_status() == Stage.Status.PENDING
 
 
+@pytest.mark.one_database
 def test_an_answer_before_the_stage_waits_is_not_lost(worker: Worker) -> None:
     assert not tool_calls.is_waiting(mission=worker.mission)
     worker.ask()
@@ -227,6 +230,7 @@ def test_nobody_answers_in_time_and_the_worker_is_told(worker: Worker, settings:
     assert worker.ask().message.startswith("nobody answered in time")
 
 
+@pytest.mark.one_database
 def test_a_question_stays_open_for_its_days_once_opened(worker: Worker, settings: Any) -> None:
     worker.ask()
     settings.TOOL_CALL_APPROVAL_DAYS = 3
@@ -235,6 +239,7 @@ def test_a_question_stays_open_for_its_days_once_opened(worker: Worker, settings
     assert approval.expires_at - approval.created_at == timedelta(days=3)
 
 
+@pytest.mark.one_database
 def test_a_yes_that_was_taken_back_is_no_yes(worker: Worker) -> None:
     worker.ask()
     approval = worker.allow()
@@ -244,6 +249,7 @@ def test_a_yes_that_was_taken_back_is_no_yes(worker: Worker) -> None:
     assert not worker.ask().allowed
 
 
+@pytest.mark.one_database
 def test_the_owner_may_take_a_question_back(worker: Worker) -> None:
     worker.ask()
     worker.wait()
@@ -256,6 +262,7 @@ def test_the_owner_may_take_a_question_back(worker: Worker) -> None:
     assert worker.ask().message == "this question was taken back: asked in error"
 
 
+@pytest.mark.one_database
 def test_the_end_of_a_mission_ends_its_questions(worker: Worker) -> None:
     worker.ask()
     approval = worker.allow()
@@ -276,6 +283,7 @@ def test_the_end_of_a_mission_ends_its_questions(worker: Worker) -> None:
         worker.ask()
 
 
+@pytest.mark.one_database
 def test_a_released_mission_keeps_no_stage_waiting(worker: Worker) -> None:
     worker.ask()
     worker.wait()
@@ -375,6 +383,7 @@ def test_the_page_shows_tool_input_mission_and_requester(worker: Worker, client:
     assert "Allow exactly this, once" in page.content.decode()
 
 
+@pytest.mark.one_database
 @pytest.mark.invariant(24)
 def test_each_step_is_on_record(worker: Worker) -> None:
     worker.ask()
@@ -388,6 +397,7 @@ def test_each_step_is_on_record(worker: Worker) -> None:
     assert list(logged.values_list("kind", flat=True)) == kinds
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("runner-05")
 def test_the_client_is_answered_through_its_mission_s_token_alone(worker: Worker) -> None:
     token = worker.mission.token

@@ -28,6 +28,7 @@ def kinds(stage: Stage) -> list[str]:
     return list(found.order_by("seq").values_list("kind", flat=True))
 
 
+@pytest.mark.one_database
 def test_a_stage_is_claimed_then_prepared_then_started(desk):
     seen = []
     pipeline, (stage, _) = asking_pipeline(desk)
@@ -47,6 +48,7 @@ def test_a_stage_is_claimed_then_prepared_then_started(desk):
     assert kinds(stage) == ["stage.claimed", "stage.running", "stage.succeeded"]
 
 
+@pytest.mark.one_database
 def test_a_stage_that_must_wait_is_due_again_and_wakes_nobody_for_it(desk, server):
     pipeline, (stage, _) = asking_pipeline(desk)
     other, _ = asking_pipeline(desk)
@@ -111,6 +113,7 @@ def test_a_stage_that_waits_holds_no_worker_and_goes_on_as_the_same_attempt(desk
     assert body(server.sent[0].payload) == "done\n"
 
 
+@pytest.mark.one_database
 def test_an_answer_that_came_before_the_stage_waited_is_not_lost(desk):
     pipeline, (stage, _) = asking_pipeline(desk)
     early = []
@@ -140,6 +143,7 @@ def test_the_sweep_lets_go_on_what_was_answered_while_nobody_listened(desk):
     assert pipeline.status == "queued"
 
 
+@pytest.mark.one_database
 def test_a_reply_that_waits_never_goes_on_by_this_way(desk):
     pipeline, (_, reply) = asking_pipeline(desk)
     Stage.objects.filter(pk=reply.pk).update(status="waiting_approval")
@@ -191,6 +195,7 @@ def test_what_a_built_in_adopts_is_one_with_its_end(desk, server):
     ]  # fmt: skip
 
 
+@pytest.mark.one_database
 def test_when_adopting_is_refused_the_stage_fails_and_nothing_of_it_stays(desk):
     pipeline, (stage, _) = asking_pipeline(desk)
 
@@ -206,6 +211,7 @@ def test_when_adopting_is_refused_the_stage_fails_and_nothing_of_it_stays(desk):
     assert not pipeline.stages.filter(position=9).exists()
 
 
+@pytest.mark.one_database
 def test_a_pipeline_whose_write_set_was_just_planned_takes_its_turn_again(desk):
     pipeline, _stages = asking_pipeline(desk)
 

@@ -21,6 +21,7 @@ def why(message) -> str:
     return found.rule
 
 
+@pytest.mark.one_database
 def test_each_way_to_no_work_is_named_and_work_is_none(desk, owner):
     owner.install()
     rules.save_rule(name="greet", match="greet", calls=[{"command": "greet"}], by=OPERATOR)

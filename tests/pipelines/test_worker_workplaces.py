@@ -34,6 +34,7 @@ def visible(
     return workplace.walls(made, Lodging(own.parent / "m"), (), program, before or Snapshot({}))
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 def test_a_project_is_read_only_but_for_its_write_set(project, tmp_path):
     own = tmp_path / "p"
@@ -56,6 +57,7 @@ def test_a_project_is_read_only_but_for_its_write_set(project, tmp_path):
     assert set(visible(returning, project, own).writable) == {home, own}
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.fault("W14")
 def test_a_repository_inside_a_write_set_is_closed_unless_it_is_named(project, tmp_path):
@@ -75,6 +77,7 @@ def test_a_repository_inside_a_write_set_is_closed_unless_it_is_named(project, t
     assert site / "pages" / ".git" not in hiding.readable and site / "pages" in hiding.hidden
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.fault("W14")
 @pytest.mark.parametrize(("entry", "target"), [("out/m", ".."), ("new", ".git"), ("in/a", "site")])
@@ -88,6 +91,7 @@ def test_a_write_set_that_leads_elsewhere_by_a_link_is_refused(project, tmp_path
         visible(command, project, tmp_path)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.parametrize("setting", ["DATA_DIR", "SECRETS_DIR", "MISSIONS_DIR", "BASE_DIR"])
 def test_a_project_around_or_inside_our_own_places_is_refused(project, tmp_path, settings, setting):
@@ -110,6 +114,7 @@ def test_our_own_places_are_never_inside_what_every_worker_sees(tmp_path, settin
         visible(command, tmp_path, tmp_path)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("setting", "form"),
@@ -145,6 +150,7 @@ def test_a_system_directory_is_no_project(root, tmp_path):
         visible(spec(project="web"), Path(root), tmp_path)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 def test_another_project_inside_of_this_one_is_hidden(project, tmp_path):
     Project.objects.create(slug="web", name="Web", root=str(project))
@@ -155,6 +161,7 @@ def test_another_project_inside_of_this_one_is_hidden(project, tmp_path):
     assert visible(spec(project="web"), project, own).hidden == (project / "site" / "pages",)
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db
 def test_a_mission_goes_on_where_it_began_or_not_at_all(settings, tmp_path):
     """Its project's root may be another one by the time that its question is answered."""

@@ -23,9 +23,15 @@ from pipelines.runners import base
 from pipelines.services.missions import budgets
 from tests.pipelines.workers import SHOW, Workshop, hands_in, reads, shell
 from tests.servers.claude import FAKE_KEY
-from tests.servers.messages_api import Hang, Turns, call, endless, say
+from tests.servers.messages_api import Asked, Hang, Turns, call, endless, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def kinds_of(mission: Mission) -> list[str]:
+    """What is on record about its cost."""
+    told = mission.events.filter(kind__startswith="cost").order_by("pk")
+    return list(told.values_list("kind", flat=True))
 
 
 def counted(mission: Mission) -> float:
@@ -33,6 +39,7 @@ def counted(mission: Mission) -> float:
     return float(budgets.counted_usd(Mission.objects.filter(pk=mission.pk)))
 
 
+@pytest.mark.one_database
 @pytest.mark.fault("sister-1", "sister-28")
 def test_a_worker_reads_its_contract_hands_in_its_result_and_its_mission_closes(workshop):
     result, mission = workshop.run(reads(), hands_in(output="published"))
@@ -64,6 +71,7 @@ def test_a_round_that_did_not_pass_is_followed_by_another_in_the_same_session(wo
     )
     assert result.usage["usd"] == pytest.approx(float(mission.usd))
     assert result.usage["usd"] == pytest.approx(len(workshop.api.turns) * 0.014)
+    assert kinds_of(mission) == ["cost", "cost"]  # its tokens are compared over all rounds
 
 
 def failure_of(workshop: Workshop, script, **fields) -> tuple[str, bool, bool]:
@@ -89,8 +97,9 @@ def test_failures_that_the_program_calls_a_success_are_told_apart(workshop):
     assert error == "the worker ended without handing in a result"
     assert (incomplete, retriable) == (True, False)
 
-    key = Turns(hands_in(output=f"the key is {FAKE_KEY}"), say("Done!"))
-    error, incomplete, _ = failure_of(workshop, key, name="betrayer")
+    word = hands_in(output=Asked(r"<([\w-]{20,})>"))
+    betrays = Turns(shell('echo "<$ANTHROPIC_API_KEY>"'), word, say("Done!"))
+    error, incomplete, _ = failure_of(workshop, betrays, name="betrayer", tools=["Bash"])
     assert (error, incomplete) == ("the result holds a secret that the worker was given", False)
 
 
@@ -173,7 +182,7 @@ def _attempts(workshop: Workshop, other: Path) -> str:
         "missions": f"cat {workshop.home}/missions/*/changed.json",
         "key": f"/bin/grep -qs '{_UNLIKE_ITSELF}' /proc/[0-9]*/environ /proc/[0-9]*/cmdline",
         "own-key": f"/bin/grep -qs '{_UNLIKE_ITSELF}' /proc/self/environ /proc/$PPID/environ",
-        "key-in-files": f"/bin/grep -rqs '{_UNLIKE_ITSELF}' /etc /run /tmp ~ {workshop.home}",
+        "key-in-files": f"/bin/grep -rqs '{_UNLIKE_ITSELF}' {workshop.home} ~ /etc /run /tmp",
         "word": "/bin/grep -qs 'ANTHROPIC_API_KEY=.' /proc/[0-9]*/environ",
         "shadow": "cat /etc/shadow",
         "home": "ls /root/.bashrc",
@@ -310,15 +319,12 @@ cat <&3
 """
 
 
-def kinds_of(mission: Mission) -> list[str]:
-    """What is on record about its cost."""
-    told = mission.events.filter(kind__startswith="cost").order_by("pk")
-    return list(told.values_list("kind", flat=True))
-
-
 @pytest.mark.one_database
-@pytest.mark.parametrize("command", ["true", _BEHIND_ITS_BACK])
+@pytest.mark.parametrize(
+    "command", [pytest.param("true", marks=pytest.mark.soak), _BEHIND_ITS_BACK]
+)
 def test_what_a_worker_asks_for_behind_its_clients_back_makes_its_cost_unknown(workshop, command):
+    """The control in every run: a worker of two rounds, above, whose cost is known."""
     result, mission = workshop.run(
         shell(command), hands_in(output="done"), tools=["Bash"], budget={"rounds": 1, "max_usd": 2}
     )
@@ -332,20 +338,13 @@ def test_what_a_worker_asks_for_behind_its_clients_back_makes_its_cost_unknown(w
     assert len(workshop.api.requests) == len(workshop.api.turns) + (0 if is_honest else 1)
 
 
-@pytest.mark.one_database
-def test_tokens_are_compared_over_all_rounds_of_a_session(workshop):
-    again = hands_in(verdict="fail", output=...), say("Not yet."), reads(), hands_in()
-    result, mission = workshop.run(*again)
-    assert result.ok, result
-    assert kinds_of(mission) == ["cost", "cost"]
-
-
 #: 0.3 USD for each turn of the stand-in's model.
 _DEAR = {"": {"input": 100, "output": 400, "cache_write": 100, "cache_read": 10}}
 
 
-@pytest.mark.one_database
+@pytest.mark.soak
 def test_where_prices_are_declared_our_own_count_is_what_it_cost(workshop):
+    """The same count of a worker that it stops, in every run: below."""
     workshop.settings.CLAUDE_PRICES = json.dumps(_DEAR)
     result, mission = workshop.run(hands_in(output="done"), budget={"rounds": 1, "max_usd": 2})
     assert result.ok, result

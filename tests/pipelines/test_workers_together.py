@@ -69,8 +69,12 @@ def test_two_workers_run_two_pipelines_at_the_same_time(
 @pytest.mark.fault("sister-52", "W16")
 @pytest.mark.parametrize(
     ("sets", "meet"),
-    [((["house:docs"], ["house:docs/a"]), False), ((["house:docs"], ["house:src"]), True)],
-    ids=["overlapping", "apart"],
+    [
+        pytest.param((["house:docs"], ["house:docs/a"]), False, id="overlapping"),
+        pytest.param(
+            (["house:docs"], ["house:src"]), True, id="apart", marks=pytest.mark.one_database
+        ),
+    ],
 )
 def test_pipelines_that_change_the_same_files_never_run_beside_each_other(
     desk, owner, server, scripts, settings, tmp_path, sets, meet
@@ -126,6 +130,7 @@ def test_an_open_mission_of_a_waiting_pipeline_keeps_its_own_set_until_it_is_rel
     assert claims.claim_pipeline(same.pk) is not None
 
 
+@pytest.mark.one_database
 def test_a_place_that_becomes_free_goes_to_the_oldest_that_waits(desk, settings):
     settings.PIPELINE_CONCURRENCY = 1
     first, second, third = (asking_pipeline(desk)[0] for _ in range(3))
