@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -206,10 +207,11 @@ def made(
     turns: int = 10,
     prices: Mapping[str, Any] | None = None,
     seconds: float = 20.0,
+    clock: Callable[[], float] = time.monotonic,
     **patience: float,
 ) -> Broker:
     """A broker for CLAUDE_BASE_URL."""
-    meter = Meter(Bounds(Decimal(str(usd)), turns), Prices(prices or {}))
+    meter = Meter(Bounds(Decimal(str(usd)), turns), Prices(prices or {}), clock)
     return Broker(Upstream(KEY, Patience(**patience)), meter, word, seconds)
 
 

@@ -1,43 +1,17 @@
-"""The broker of the Messages API: what it lets through, with whose key, and what it counts."""
+"""The broker of the Messages API: whom it lets through, with whose key, and what may be asked."""
 
 from __future__ import annotations
 
+import gzip
 import json
-import socket
-import ssl
-import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from guards.exceptions import InvalidInput, SecretUnavailable
-from pipelines.runners.claude.broker import prices, upstream
-from pipelines.runners.claude.broker.exchange import AT_ONCE
-from pipelines.runners.claude.broker.meter import REQUESTS_A_TURN
-from pipelines.runners.claude.broker.prices import Price
-from pipelines.runners.claude.broker.upstream import Upstream
-from pipelines.runners.claude.broker.usage import Reading, Tokens
+from pipelines.runners.claude.broker import requests
+from pipelines.runners.claude.broker.exchange import MOST_TOLD
 from pipelines.runners.claude.broker.visitors import MOST_BODY
-from tests.pipelines.brokers import (
-    KEY,
-    STREAM_HEAD,
-    WORD,
-    Api,
-    Desk,
-    answered,
-    broker,
-    events,
-    message,
-    read,
-    request,
-)
+from tests.pipelines.brokers import KEY, WORD, Api, Desk, broker, message, request
 
 pytestmark = [pytest.mark.invariant(15), pytest.mark.fault("sister-35")]
 
@@ -60,18 +34,19 @@ def desk(api) -> Iterator[Desk]:
 
 def test_the_word_is_replaced_by_the_key_and_only_what_the_api_knows_is_passed_on(api, desk):
     fields = ("Cookie: a=b", "Anthropic-Beta: x", "X-Other: y", "Accept-Encoding: gzip, br")
-    answer = desk.send(request({"model": "m", "n": 1.5}, *fields, "Connection: keep-alive"))
+    body = {"model": "m", "temperature": 0.5}
+    answer = desk.send(request(body, *fields, "Connection: keep-alive"))
     assert (answer.status, answer.is_whole, answer.body) == (200, True, message(input_tokens=1))
-    ((head, body),) = api.asked
+    ((head, sent),) = api.asked
     first, *lines = head.decode().strip().split("\r\n")
     assert first == "POST /gateway/v1/messages?beta=true HTTP/1.1"
     assert {line.lower() for line in lines} == {
         f"host: {api.url.removeprefix('http://')}",
         f"x-api-key: {KEY}",
-        f"content-length: {len(body)}",
+        f"content-length: {len(sent)}",
         *("content-type: application/json", "anthropic-beta: x", "accept-encoding: identity"),
     }
-    assert json.loads(body) == {"model": "m", "n": 1.5}
+    assert json.loads(sent) == body
 
 
 def test_the_word_is_taken_as_a_bearers_too(api, desk):
@@ -126,6 +101,13 @@ def test_what_the_client_asks_for_is_let_through(api, desk, path, query):
     assert api.asked[0][0].startswith(f"POST /gateway{path}{query} HTTP/1.1\r\n".encode())
 
 
+def test_who_asks_in_vain_without_end_does_not_fill_the_log(api, desk, caplog):
+    caplog.set_level("INFO")
+    for _ in range(MOST_TOLD + 20):
+        assert desk.send(request(word="x")).status == 401
+    assert caplog.text.count("not-this-mission") == MOST_TOLD
+
+
 # --- Heads and bodies that two could read differently ---------------------------------------------
 
 
@@ -174,6 +156,40 @@ def test_heads_and_bodies_are_bounded(api, desk):
     assert len(api.asked) == 1
 
 
+@pytest.mark.parametrize("charset", ["utf-7", "utf-16", "shift_jis"])
+def test_what_is_sent_is_named_what_it_is_whatever_it_came_as(api, desk, charset):
+    """In UTF-7 the body may say other things than in UTF-8."""
+    came = request().replace(b"application/json", b"application/json; charset=" + charset.encode())
+    assert desk.send(came).status == 200
+    assert b"\r\ncontent-type: application/json\r\n" in api.asked[0][0]
+    assert charset.encode() not in api.asked[0][0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_a_body_in_another_encoding_goes_nowhere(api, desk, encoding):
+    body = '{"model": "m"}'
+    assert desk.ask(body.encode("utf-8")).status == 200
+    assert desk.ask(body.encode(encoding)).status == 400
+    assert desk.ask(gzip.compress(body.encode())).status == 400
+    assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize(("depth", "status"), [(100, 200), (300, 400), (900, 400), (5000, 400)])
+def test_a_body_that_is_nested_too_deeply_to_be_written_is_answered(api, desk, depth, status):
+    nested = b"[" * depth + b"]" * depth
+    assert desk.ask(b'{"model": "m", "metadata": {"a": %s}}' % nested).status == status
+    assert len(api.asked) == (status == 200)
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b'{"":0},'])
+def test_a_body_of_very_many_parts_takes_no_memory(api, desk, part):
+    """Sixteen megabytes of empty lists would be most of a gigabyte here."""
+    many = part * (requests._MOST_PARTS + 1)
+    assert desk.ask(b'{"model": "m", "metadata": [%s0]}' % many).status == 413
+    few = part * 1000
+    assert desk.ask(b'{"model": "m", "metadata": [%s0]}' % few).status == 200
+
+
 @pytest.mark.parametrize("body", [b"", b"no json", b"[]", b'"text"', b"\xff", b'{"a": NaN}'])
 def test_a_body_that_is_no_object_goes_nowhere(api, desk, body):
     assert desk.ask(body).status == 400
@@ -190,10 +206,16 @@ def test_a_key_that_stands_twice_is_judged_and_sent_as_the_same_one(api, desk):
 # --- The API as a way out -------------------------------------------------------------------------
 
 _URL = {"type": "url", "url": "https://example.org/?all-that-it-knows"}
+_IMAGE = {"type": "image", "source": _URL}
+_SEARCH = {"type": "web_search_20250305", "name": "w"}
 
 
 def shown(block: dict) -> dict:
     return {"messages": [{"role": "user", "content": [block]}]}
+
+
+def added(tool: dict) -> dict:
+    return shown({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}})
 
 
 @pytest.mark.parametrize(
@@ -201,17 +223,27 @@ def shown(block: dict) -> dict:
     [
         {"mcp_servers": [{"type": "url", "url": "https://example.org"}]},
         {"container": "of-another"},
-        {"tools": [{"name": "a"}, {"type": "web_search_20250305", "name": "w"}]},
+        {"tools": [{"name": "a"}, _SEARCH]},
         {"tools": [{"type": "code_execution_20250825", "name": "c"}]},
         {"tools": [{"type": "mcp_toolset", "mcp_server_name": "m"}]},
-        shown({"type": "image", "source": _URL}),
+        added(_SEARCH),
+        shown(_IMAGE),
         shown({"type": "document", "source": {"type": "file", "file_id": "of-another"}}),
-        shown({"type": "tool_result", "content": [{"type": "image", "source": _URL}]}),
-        shown({"type": "document", "source": {"type": "content", "content": [{"source": _URL}]}}),
+        shown({"type": "tool_result", "content": [_IMAGE]}),
+        shown({"type": "document", "source": {"type": "content", "content": [_IMAGE]}}),
         shown({"type": "container_upload", "file_id": "f"}),
+        shown({"type": "server_tool_use", "name": "web_search", "input": {}}),
         {"system": [{"type": "document", "source": _URL}]},
+        # as a reader in front of the API might take it
+        shown({"type": "image", "source": {"url": "https://example.org"}}),
+        shown({"type": "image", "source": {"type": "base64", "data": "", "url": "https://x"}}),
+        shown({"type": "image_url", "image_url": {"url": "https://example.org"}}),
+        shown({"type": "text", "text": "", "image_url": "https://example.org"}),
+        {"api_base": "https://example.org"}, {"Tools": [_SEARCH]}, {"extra_headers": {"a": "b"}},
+        # what came later
+        {"compaction": {"type": "any"}}, {"inference_geo": "us"}, {"service_tier": "priority"},
     ],
-)
+)  # fmt: skip
 def test_the_api_itself_fetches_runs_and_opens_nothing_for_a_worker(api, desk, body):
     answer = desk.ask(body)
     assert (answer.status, answer.said[:11]) == (403, "no-way-out:")
@@ -221,383 +253,43 @@ def test_the_api_itself_fetches_runs_and_opens_nothing_for_a_worker(api, desk, b
 @pytest.mark.parametrize(
     "body",
     [
+        {"messages": "no list"}, {"messages": {"content": [_IMAGE]}}, {"messages": [[_IMAGE]]},
+        {"messages": [{"content": _IMAGE}]}, shown({"type": "tool_result", "content": _IMAGE}),
+        {"tools": _SEARCH}, {"tools": [[_SEARCH]]}, {"tools": [{"Type": "web_search"}]},
+        {"messages": [{"content": "hello", "Content": [_IMAGE]}]}, {"model": ["m"]},
+        shown({"type": "image", "\u017fource": _URL}), shown({"type": "image", "source": "x"}),
+        {"fallbacks": {"model": "m"}}, {"fallbacks": [{"Model": "m"}]},
+    ],
+)  # fmt: skip
+def test_what_another_reader_might_take_for_it_goes_nowhere(api, desk, body):
+    answer = desk.ask(body)
+    assert (answer.status, answer.said[:8]) == (400, "the body")
+    assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
         {"tools": [{"name": "Bash"}, {"name": "b", "type": "custom"}], "system": "text"},
         shown({"type": "image", "source": {"type": "base64", "data": "x"}}),
-        shown({"type": "tool_use", "input": {"type": "image", "source": _URL}}),
+        shown({"type": "document", "source": {"type": "content", "content": "text"}}),
+        shown({"type": "search_result", "source": "https://example.org", "content": []}),
+        shown({"type": "tool_use", "input": _IMAGE}),
+        shown({"type": "tool_use", "input": {"Type": 1, "Content": {"url": "x"}}}),
+        shown({"type": "tool_result", "content": [{"type": "tool_reference", "tool_name": "a"}]}),
         shown({"type": "text", "text": "mcp_servers"}),
-        {"mcp_servers": [], "speed": "standard", "messages": "no list"},
+        added({"name": "a", "input_schema": {"properties": {"url": {"type": "string"}}}}),
+        {"mcp_servers": [], "container": None, "speed": "standard", "messages": []},
+        {"messages": [{"role": "user", "content": "Type: url"}], "system": [], "tools": None},
+        {"fallbacks": "default"}, {"fallbacks": [{"model": "m", "max_tokens": 5}]},
     ],
-)
+)  # fmt: skip
 def test_what_only_looks_like_it_is_let_through(api, desk, body):
     assert desk.ask(body).status == 200
     assert json.loads(api.asked[0][1]) == body
 
 
-def test_a_dearer_speed_is_refused(api, desk):
-    assert desk.ask({"speed": "fast"}).said.startswith("no-other-price:")
-
-
-# --- Answers --------------------------------------------------------------------------------------
-
-
-def test_a_redirect_is_not_followed(api, desk):
-    with Api() as elsewhere:
-        place = f"Location: {elsewhere.url}/v1/messages"
-        for status in ("301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent"):
-            api.script = answered(b"", place, status=status)
-            answer = desk.ask()
-            assert (answer.status, answer.said[:12]) == (403, "no-redirect:")
-            assert elsewhere.url.encode() not in answer.head + answer.body
-        assert elsewhere.asked == []
-    assert len(api.asked) == 4
-
-
-def test_of_an_answers_fields_only_those_are_passed_on_that_a_client_needs(api, desk):
-    fields = ("Request-Id: r", "Retry-After: 3", "Set-Cookie: a=b", "Anthropic-Ratelimit-X: 1")
-    api.script = answered(b'{"error": 1}', *fields, "Server: s", status="429 Too Many")
-    answer = desk.ask()
-    assert (answer.status, answer.body) == (429, b'{"error": 1}')
-    for name in (b"request-id: r", b"retry-after: 3", b"anthropic-ratelimit-x: 1"):
-        assert name in answer.head.lower()
-    assert b"cookie" not in answer.head.lower() and b"server" not in answer.head.lower()
-
-
-def test_an_answer_in_a_form_that_was_not_asked_for_is_not_passed_on(api, desk):
-    api.script = answered(b"\x1f\x8b", "Content-Encoding: gzip")
-    assert desk.ask().status == 502
-
-
-def test_a_stream_is_passed_on_as_it_comes(api, desk):
-    has_come = threading.Event()
-    whole = events()
-
-    def slowly(line: socket.socket) -> str:
-        line.sendall(STREAM_HEAD + whole[:60])
-        assert has_come.wait(20)
-        line.sendall(whole[60:])
-        return "close"
-
-    api.script = slowly
-    with desk.connect() as line:
-        line.sendall(request({"stream": True}))
-        said = b""
-        while whole[:60] not in said:
-            said += line.recv(1000)
-        has_come.set()
-        rest = read(line)
-        assert whole[60:] in said + rest.body or whole[60:] in rest.head + rest.body
-
-
-def test_two_are_answered_at_once(api, desk):
-    both = threading.Barrier(2, timeout=20)
-
-    def together(line: socket.socket) -> None:
-        both.wait()
-        answered(message())(line)
-
-    api.script = together
-    threads = [threading.Thread(target=desk.ask) for _ in range(2)]
-    [thread.start() for thread in threads]
-    [thread.join(20) for thread in threads]
-    assert not both.broken
-    assert len(api.asked) == 2
-
-
-def test_no_more_than_a_few_are_answered_at_once(api, desk):
-    """The control of the one above: what waits is answered when another one has been."""
-    inside, most, lock = 0, 0, threading.Lock()
-    goes = threading.Event()
-
-    def counting(line: socket.socket) -> None:
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-            if inside == AT_ONCE:
-                threading.Timer(0.2, goes.set).start()
-        assert goes.wait(20)
-        with lock:
-            inside -= 1
-        answered(message())(line)
-
-    api.script = counting
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(desk.ask().status)) for _ in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join(20) for thread in threads]
-    assert (answers, most) == ([200] * 8, AT_ONCE)
-
-
-def test_a_connection_to_the_api_is_used_again_and_a_dead_one_is_not(api, desk):
-    assert [desk.ask().status for _ in range(3)] == [200] * 3
-    assert api.connections == 1
-    plain = api.script
-    api.script = lambda line: (plain(line), "close")[1]
-    assert [desk.ask().status for _ in range(2)] == [200] * 2
-    api.script = plain
-    assert desk.ask().status in (200, 502)  # it may learn of the end while it asks
-    assert desk.ask().status == 200
-
-
-@pytest.mark.parametrize(
-    ("said", "status", "is_whole"),
-    [
-        (b"", 502, True), (b"HTTP/1.1 200", 502, True), (b"no http at all\r\n\r\n", 502, True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", 200, False),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 200, False),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: %s\r\n" % (b"x" * 300_000) + b"\r\n", 502, True),
-        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, True),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 200, True),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("then", ["ends", "hangs"])
-def test_an_api_that_ends_early_or_hangs_is_told_from_one_that_answers(
-    api, said, status, is_whole, then
-):
-    api.script = lambda line: (line.sendall(said), "close" if then == "ends" else None)[1]
-    with broker(silence=0.3) as desk:
-        answer = desk.ask()
-        assert (answer.status, answer.is_whole) == (status, is_whole)
-        api.script = answered(message())
-        assert desk.ask().status == 200
-
-
-def test_an_api_that_is_not_there_is_an_error_that_may_pass(settings):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        settings.CLAUDE_BASE_URL = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with broker() as desk:
-            answer = desk.ask()
-            assert answer.status == 502
-            assert b"x-should-retry: true" in answer.head.lower()
-        assert desk.broker.meter.tally().requests == 0
-
-
-def test_who_is_too_slow_is_told_so_and_holds_up_nobody(api):
-    for begun in (b"", b"POST /v1/messages HT", request()[:-3]):
-        with broker(seconds=0.3) as desk, desk.connect() as slow:
-            slow.sendall(begun)
-            assert desk.ask().status == 200
-            assert read(slow).status == 408
-
-
-def test_for_who_has_left_nobody_is_asked_on(api, desk):
-    has_ended = threading.Event()
-
-    def hangs(line: socket.socket) -> str:
-        line.sendall(STREAM_HEAD + events(input_tokens=7)[:150])
-        while line.recv(1000):
-            pass
-        has_ended.set()
-        return "close"
-
-    api.script = hangs
-    with desk.connect() as line:
-        line.sendall(request())
-        line.recv(1000)
-        assert not has_ended.is_set()
-    assert has_ended.wait(20)
-
-
-# --- TLS ------------------------------------------------------------------------------------------
-
-
-def test_a_certificate_that_the_system_does_not_know_is_not_spoken_to(
-    settings, tmp_path, monkeypatch
-):
-    certificate, private = tls_files(tmp_path)
-    secure = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    secure.load_cert_chain(certificate, private)
-    with Api(secure=secure) as found:
-        url = found.url.replace("http://127.0.0.1", "https://localhost")
-        settings.CLAUDE_BASE_URL = url
-        upstream._verified.cache_clear()
-        with broker() as desk:
-            answer = desk.ask()
-            assert (answer.status, "CERTIFICATE_VERIFY_FAILED" in answer.said) == (502, True)
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        upstream._verified.cache_clear()
-        with broker() as desk:
-            assert desk.ask().status == 200
-        settings.CLAUDE_BASE_URL = url.replace("localhost", "127.0.0.1")
-        with broker() as desk:  # known, and of another host
-            assert desk.ask().status == 502
-        assert len(found.asked) == 1
-    upstream._verified.cache_clear()
-
-
-@pytest.mark.parametrize(
-    "url", ["ftp://x", "http://", "https://x:99999", "https://a:b@x", "https://x/?a=b", "x"]
-)
-def test_what_is_no_address_of_an_api_is_refused(settings, url):
-    settings.CLAUDE_BASE_URL = url
-    with pytest.raises(InvalidInput) as refused:
-        Upstream(KEY)
-    assert refused.value.field == "CLAUDE_BASE_URL"
-
-
-@pytest.mark.parametrize("key", ["", " ", "a\nb", "a\r\nHost: x", "\u00e4", "a\x00"])
-def test_what_could_be_no_key_is_never_sent(settings, key):
-    settings.CLAUDE_BASE_URL = ""
-    with pytest.raises(SecretUnavailable):
-        Upstream(key)
-
-
-# --- What is counted ------------------------------------------------------------------------------
-
-
-def test_what_answers_used_is_added_up_whatever_their_form(api, desk):
-    cached = {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 3}
-    api.script = answered(message(input_tokens=100, output_tokens=20, **cached))
-    desk.ask()
-    api.script = answered(events(input_tokens=200, output=50), "Content-Type: text/event-stream")
-    desk.ask({"stream": True})
-    tally = desk.broker.meter.tally()
-    assert tally.tokens == Tokens(input=300, output=70, cache_write=3, cache_read=5)
-    assert (tally.requests, tally.unread, tally.usd, tally.enough) == (2, 0, None, "")
-
-
-def test_what_costs_nothing_is_not_counted(api, desk):
-    count = "POST /v1/messages/count_tokens HTTP/1.1"
-    desk.send(request(first=count))
-    for status in ("400 Bad", "429 Too Many", "500 Broken", "529 Overloaded"):
-        api.script = answered(message(input_tokens=100), status=status)
-        desk.ask()
-    desk.ask({"mcp_servers": [1]})
-    assert desk.broker.meter.tally().requests == 0
-
-
-def test_an_answer_that_did_not_say_what_it_used_is_known_as_one(api, desk):
-    for body in (b"{}", b"<html>", b'{"usage": 1}', b'{"usage": {"output_tokens": 1}}'):
-        api.script = answered(body)
-        desk.ask()
-    whole = events(input_tokens=7)
-    for body in (whole[:150], whole.replace(b"message_stop", b"other"), whole):
-        api.script = answered(body, "Content-Type: text/event-stream")
-        desk.ask()
-    tally = desk.broker.meter.tally()
-    assert (tally.requests, tally.unread) == (7, 5)
-    assert tally.tokens.input == 21
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 5000])
-def test_a_stream_is_read_wherever_its_bytes_are_cut(size):
-    whole = events(input_tokens=7, cache_read_input_tokens=2, output=9)
-    reading = Reading()
-    reading.begin("text/event-stream; charset=utf-8")
-    for start in range(0, len(whole), size):
-        assert not reading.is_whole or b"message_stop" in whole[:start]
-        reading.take(whole[start : start + size])
-    reading.finish()
-    assert reading.is_whole
-    assert reading.tokens == Tokens(input=7, output=9, cache_read=2)
-    assert reading.model == "a-model"
-
-
-def test_a_line_without_end_takes_no_memory_and_hides_nothing_after_it():
-    reading = Reading()
-    reading.begin("text/event-stream")
-    for _ in range(40):
-        reading.take(b"data: " + b"x" * 100_000)
-    assert len(reading._rest) <= 1024 * 1024
-    reading.take(b"\n\n" + events(input_tokens=7))
-    assert (reading.is_whole, reading.tokens.input) == (True, 7)
-
-
-# --- When it is enough ----------------------------------------------------------------------------
-
-_PRICES = {"a-model": Price(Decimal(10), Decimal(20), Decimal(12), Decimal(1))}
-
-
-def test_a_run_that_has_cost_its_budget_asks_nothing_more(api):
-    api.script = answered(message(input_tokens=40_000, output_tokens=5_000))  # 0.5 USD
-    with broker(usd=0.9, prices=_PRICES) as desk:
-        assert [desk.ask().status for _ in range(2)] == [200, 200]
-        answer = desk.ask()
-        assert (answer.status, answer.said) == (402, "budget-spent: the worker reached its budget")
-        assert b"x-should-retry: false" in answer.head.lower()
-        tally = desk.broker.meter.tally()
-    assert (tally.usd, tally.requests, len(api.asked)) == (Decimal(1), 2, 2)
-    assert tally.enough == "the worker reached its budget"
-
-
-def test_what_is_on_its_way_counts_with_what_it_has_said(api):
-    goes = threading.Event()
-
-    def hangs(line: socket.socket) -> str:
-        line.sendall(STREAM_HEAD + events(input_tokens=90_000).partition(b"event: content")[0])
-        goes.wait(20)
-        return "close"
-
-    api.script = hangs
-    with broker(usd=0.9, prices=_PRICES) as desk, desk.connect() as line:
-        line.sendall(request())
-        while b"message_start" not in line.recv(1000):
-            pass
-        assert desk.ask().status == 402
-        goes.set()
-
-
-def test_without_prices_a_run_asks_so_many_times_for_each_of_its_turns(api):
-    with broker(turns=2, usd=0.001) as desk:
-        api.script = answered(b"{}", status="529 Overloaded")
-        assert [desk.ask().status for _ in range(3)] == [529] * 3
-        api.script = answered(message(output_tokens=1))
-        most = 2 * REQUESTS_A_TURN
-        assert [desk.ask().status for _ in range(most)] == [200] * most
-        assert (
-            desk.ask().said
-            == f"budget-spent: the worker asked its model {most} times in a run of 2 turns"
-        )
-        tally = desk.broker.meter.tally()
-    assert (tally.requests, tally.usd, bool(tally.enough)) == (most, None, True)
-
-
-def test_the_longest_beginning_of_a_models_name_has_its_price_and_an_unknown_one_the_dearest(
-    settings,
-):
-    row = {"input": 1, "output": 2.5, "cache_write": 1, "cache_read": 0}
-    table = {"a": row, "a-b": {**row, "input": 3}, "c": {**row, "output": 9}}
-    settings.CLAUDE_PRICES = json.dumps(table)
-    known = prices.declared()
-    assert [known.of(name).input for name in ("a-1", "a-b-1", "ab", "c")] == [1, 3, 1, 1]
-    assert known.of("unknown") == Price(Decimal(3), Decimal(9), Decimal(1), Decimal(0))
-    assert known.of("a").of(Tokens(input=1000, output=1000)) == Decimal("0.0035")
-    settings.CLAUDE_PRICES = ""
-    assert not prices.declared()
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "[]", "x", '{"a": 1}', '{"a": {"input": 1}}', "{",
-        *(f'{{"a": {{"input": 1, "output": 1, "cache_write": 1, "cache_read": {bad}}}}}'
-          for bad in ('"1"', "null", "-1", "true", "Infinity", "NaN", "1e6")),
-    ],
-)  # fmt: skip
-def test_what_is_no_table_of_prices_is_refused(settings, said):
-    settings.CLAUDE_PRICES = said
-    with pytest.raises(InvalidInput) as refused:
-        prices.declared()
-    assert refused.value.field == "CLAUDE_PRICES"
-
-
-def tls_files(directory: Path) -> tuple[Path, Path]:
-    """A certificate of `localhost` that nobody signed, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now, day = datetime.now(UTC), timedelta(days=1)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, private = directory / "certificate.pem", directory / "key.pem"
-    certificate.write_bytes(made.public_bytes(Encoding.PEM))
-    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    private.write_bytes(plain)
-    return certificate, private
+@pytest.mark.parametrize("body", [{"speed": "fast"}, {"fallbacks": [{"speed": "fast"}]}])
+def test_a_dearer_speed_is_refused(api, desk, body):
+    assert desk.ask(body).said.startswith("no-other-price:")
+    assert api.asked == []

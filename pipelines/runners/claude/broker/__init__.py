@@ -5,8 +5,9 @@ loopback address. What it asks for is read whole, judged, written anew with the 
 to CLAUDE_BASE_URL alone; the answer is passed on as it comes, and what it used is counted.
 
 `exchange` has the broker itself; it is loaded with the first mission, since few programs have one.
-`visitors` reads and answers what comes from inside, `requests` judges it, `upstream` speaks to the
-real API, `usage` reads what an answer used, `meter` adds it up and says when it is enough.
+`visitors` reads and answers what comes from inside, `requests` judges it, `contents` what it says;
+`upstream` speaks to the real API, `usage` reads what an answer used, `meter` adds it up and says
+when it is enough.
 """
 
 from pipelines.runners.claude.broker.meter import Bounds, Meter, Tally

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from guards.exceptions import InvalidInput
 #: Where it is when CLAUDE_BASE_URL is empty.
 MESSAGES_API = "https://api.anthropic.com"
 
+#: What a head can say of it: a host with other letters has a form of its own for that.
+_PLAIN = re.compile(r"https?://[!-~]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -35,7 +38,7 @@ def of_api() -> Address:
     except ValueError:
         port = 0
     extra = parts.query or parts.fragment or parts.username or parts.password
-    if not parts.hostname or not port or extra or parts.scheme not in _PORTS:
+    if not parts.hostname or not port or extra or not _PLAIN.fullmatch(url):
         raise InvalidInput(f"{url!r} is no http or https address", field="CLAUDE_BASE_URL")
     path = parts.path.rstrip("/")
     return Address(parts.hostname, port, parts.netloc, path, parts.scheme == "https")

@@ -22,6 +22,9 @@ AT_ONCE = 4
 #: Seconds in which a request has to come, its head and its body each.
 REQUEST_SECONDS = 60.0
 
+#: Refusals of one run that are logged: a worker could ask in vain without end.
+MOST_TOLD = 100
+
 #: Fields of an answer that are passed on, and how those begin that are.
 _FIELDS = frozenset({b"content-type", b"request-id", b"retry-after", b"x-should-retry"})
 _FIELDS_BEGIN = (b"anthropic-",)
@@ -38,6 +41,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._told = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's one request."""
@@ -50,16 +54,21 @@ class Broker:
                     request = await visitor.request(head)
                 await self._while_there(visitor, request)
         except Gone:
-            log.info("a worker left before it had its answer")
+            self._tell("a worker left before it had its answer")
         except TimeoutError:
             await visitor.refuse(Refused(408, "invalid_request_error", "the request did not come"))
         except Refused as refused:
-            log.info("a request to the Messages API is refused", reason=refused.message)
+            self._tell("a request to the Messages API is refused", reason=refused.message)
             await visitor.refuse(refused)
 
     async def close(self) -> None:
         """The run has ended."""
         await self.upstream.close()
+
+    def _tell(self, event: str, **facts: str) -> None:
+        self._told += 1
+        if self._told <= MOST_TOLD:
+            log.info(event, **facts)
 
     async def _while_there(self, visitor: Visitor, request: Request) -> None:
         """Nobody is asked on for somebody who has left."""
@@ -76,26 +85,36 @@ class Broker:
             exchange.result()
 
     async def _exchange(self, visitor: Visitor, request: Request) -> None:
-        reading = self.meter.admit() if request.costs else Reading()
+        reading = await self.meter.admit(request)
+        goes_on = False
         try:
-            async with self.upstream.asked(request) as answer:
-                if not 200 <= answer.status < 300 and request.costs:
-                    self.meter.forget(reading)
-                _require_passable(answer)
-                await _pass_on(visitor, answer, reading)
+            await self._answer(visitor, request, reading)
+        except (asyncio.CancelledError, Gone):  # a stream ends with whoever reads it
+            goes_on = not request.is_stream
+            raise
         except Unreachable as error:
-            if request.costs:
-                self.meter.forget(reading)
+            self._forget(request, reading)
             raise Refused(502, "api_error", str(error)) from error
         except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
-            said = str(error) or "it was silent for too long"
+            said = self.upstream.hide(str(error)) or "it was silent for too long"
             log.warning("the Messages API did not answer to the end", detail=said)
-            if visitor.is_answered:
-                visitor.break_off()
-            else:
-                raise Refused(
-                    502, "api_error", f"the Messages API gave no answer: {said}"
-                ) from error
+            if not visitor.is_answered:
+                message = f"the Messages API gave no answer: {said}"
+                raise Refused(502, "api_error", message) from None
+            visitor.break_off()
+        finally:
+            self.meter.settle(reading, goes_on=goes_on)
+
+    async def _answer(self, visitor: Visitor, request: Request, reading: Reading) -> None:
+        async with self.upstream.asked(request) as answer:
+            if not 200 <= answer.status < 300:
+                self._forget(request, reading)
+            _require_passable(answer)
+            await _pass_on(visitor, answer, reading)
+
+    def _forget(self, request: Request, reading: Reading) -> None:
+        if request.costs:
+            self.meter.forget(reading)
 
 
 def _require_passable(answer: Answer) -> None:

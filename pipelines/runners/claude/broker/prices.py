@@ -15,6 +15,8 @@ from pipelines.runners.claude.broker.usage import Tokens
 
 _FIELD = "CLAUDE_PRICES"
 _MILLION = 1_000_000
+#: What the API asks for a cache write that stays for an hour, in prices of its input.
+_HOUR = 2
 _NAMES = ("input", "output", "cache_write", "cache_read")
 
 
@@ -27,29 +29,32 @@ class Price:
     cache_write: Decimal
     cache_read: Decimal
 
-    def of(self, tokens: Tokens) -> Decimal:
-        """What so many tokens cost."""
+    def of(self, tokens: Tokens, *, hour: int = 0) -> Decimal:
+        """What so many tokens cost, `hour` of those written to the cache for an hour."""
         each = (Decimal(getattr(tokens, name)) * getattr(self, name) for name in _NAMES)
-        return sum(each, Decimal(0)) / _MILLION
+        more = max(Decimal(0), _HOUR * self.input - self.cache_write)
+        return (sum(each, Decimal(0)) + hour * more) / _MILLION
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices by how a model's name begins; the longest beginning counts.
-
-    A model that none of them names costs what the dearest of each kind does.
-    """
+    """Prices by how a model's name begins; the longest beginning counts, and "" names any."""
 
     known: Mapping[str, Price]
 
     def __bool__(self) -> bool:
         return bool(self.known)
 
-    def of(self, model: str) -> Price:
-        """The price of a model, where any is known."""
-        named = [name for name in self.known if model.startswith(name)]
-        if named:
-            return self.known[max(named, key=len)]
+    def has(self, model: str) -> bool:
+        """Whether any names this model."""
+        return any(model.startswith(name) for name in self.known)
+
+    def of(self, *models: str) -> Price:
+        """The price of the first of the models that any names; else the dearest of each kind."""
+        for model in models:
+            named = [name for name in self.known if model and model.startswith(name)]
+            if named:
+                return self.known[max(named, key=len)]
         every = self.known.values()
         return Price(**{name: max(getattr(price, name) for price in every) for name in _NAMES})
 

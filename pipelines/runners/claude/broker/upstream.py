@@ -24,6 +24,10 @@ _CHUNK = 64 * 1024
 _MOST_HEAD = 64 * 1024
 
 
+#: What stands where an answer has the key.
+_HIDDEN = b"[the key]"
+
+
 class Unreachable(OSError):
     """The API was not asked at all."""
 
@@ -42,15 +46,34 @@ class Patience:
 
 @dataclass
 class Answer:
-    """One answer: its head as it came. `piece` brings its body's next bytes, b"" at the end."""
+    """One answer without the key. `piece` brings its body's next bytes, b"" at the end."""
 
     status: int
     fields: list[tuple[bytes, bytes]]
     piece: Callable[[], Awaitable[bytes]]
 
     def said(self, name: bytes) -> str:
-        """What a field says; "" where it does not stand."""
-        return dict(self.fields).get(name, b"").decode("latin-1")
+        """What a field says, or several of that name; "" where it does not stand."""
+        return ", ".join(value.decode("latin-1") for known, value in self.fields if known == name)
+
+
+class Veil:
+    """Takes a text in pieces and gives it back without the key, wherever that is cut.
+
+    Nobody asks an API to repeat it; some that stand before one do, when they refuse it.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._held = b""
+
+    def take(self, piece: bytes) -> bytes:
+        """What can be given of it: not an end that the key may begin with. b"" gives all."""
+        said = (self._held + piece).replace(self._key, _HIDDEN)
+        most = min(len(self._key) - 1, len(said)) if piece else 0
+        kept = next((n for n in range(most, 0, -1) if self._key.startswith(said[-n:])), 0)
+        given, self._held = said[: len(said) - kept], said[len(said) - kept :]
+        return given
 
 
 @dataclass
@@ -104,7 +127,8 @@ class Upstream:
         try:
             await line.send(self._head(request), h11.Data(data=request.body), h11.EndOfMessage())
             head = await self._answered(line)
-            yield Answer(head.status_code, list(head.headers), partial(self._piece, line))
+            fields = [(name, self._hidden(value)) for name, value in head.headers]
+            yield Answer(head.status_code, fields, partial(self._piece, line, Veil(self._key)))
         except BaseException:
             line.writer.transport.abort()
             raise
@@ -115,6 +139,13 @@ class Upstream:
         for line in self._idle:
             line.writer.transport.abort()
         self._idle.clear()
+
+    def hide(self, text: str) -> str:
+        """What went wrong, as anybody may read it."""
+        return text.replace(self._key.decode(), _HIDDEN.decode())
+
+    def _hidden(self, value: bytes) -> bytes:
+        return value.replace(self._key, _HIDDEN)
 
     def _head(self, request: Request) -> h11.Request:
         ours = [
@@ -133,13 +164,16 @@ class Upstream:
             if not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the Messages API ended the connection")
 
-    async def _piece(self, line: _Line) -> bytes:
-        event = await line.next_event(self._patience.silence)
-        if isinstance(event, h11.Data):
-            return bytes(event.data)
-        if isinstance(event, h11.EndOfMessage):
-            return b""
-        raise h11.RemoteProtocolError("the answer is not whole")
+    async def _piece(self, line: _Line, veil: Veil) -> bytes:
+        while line.http.their_state is h11.SEND_BODY:
+            event = await line.next_event(self._patience.silence)
+            if isinstance(event, h11.EndOfMessage):
+                return veil.take(b"")
+            if not isinstance(event, h11.Data):
+                raise h11.RemoteProtocolError("the answer is not whole")
+            if given := veil.take(bytes(event.data)):
+                return given
+        return b""
 
     async def _connected(self) -> _Line:
         try:
@@ -161,7 +195,9 @@ class Upstream:
         return None
 
     def _keep(self, line: _Line) -> None:
-        if line.http.our_state is h11.DONE and line.http.their_state is h11.DONE:
+        http = line.http
+        is_done = http.our_state is h11.DONE and http.their_state is h11.DONE
+        if is_done and not http.trailing_data[0]:  # what comes unasked is no answer to the next
             line.http.start_next_cycle()
             line.used_at = time.monotonic()
             self._idle.append(line)

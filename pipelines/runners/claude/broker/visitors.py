@@ -75,11 +75,7 @@ class Visitor:
         except asyncio.IncompleteReadError as error:
             raise Refused(400, "invalid_request_error", "the body is not whole") from error
         self._http.receive_data(content)
-        return Request(
-            target=head.target.decode(),
-            fields=requests.fields_of(list(head.headers)),
-            body=requests.body_of(content),
-        )
+        return requests.read(head.target.decode(), list(head.headers), content)
 
     async def begin(self, status: int, fields: Sequence[tuple[bytes, bytes]]) -> None:
         """The head of the answer, the only one of this connection."""
