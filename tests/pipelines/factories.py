@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,12 @@ def body(payload: bytes) -> str:
     return str(message.get_content()).replace("\r\n", "\n")
 
 
+@cache
+def _signature(key: Key, payload: bytes) -> str:
+    """One for all tests that load the same document."""
+    return sign_detached(key, payload).decode()
+
+
 @dataclass
 class Owner:
     """The owner, who signs command documents and has them loaded."""
@@ -134,7 +141,7 @@ class Owner:
     directory: Path
 
     def sign(self, document: dict[str, Any]) -> str:
-        return sign_detached(self.key, documents.canonical(document)).decode()
+        return _signature(self.key, documents.canonical(document))
 
     def write(self, document: dict[str, Any], signature: str | None = None) -> Path:
         path = self.directory / f"{document.get('name', 'unnamed')}-{next(_numbers)}.json"

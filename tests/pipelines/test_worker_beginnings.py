@@ -84,22 +84,30 @@ def wait_for(what: Callable[[], Any]) -> None:
 
 
 def test_a_program_that_has_begun_reaches_nothing_until_its_run_is_on_record(workshop):
+    """It finds its own state as it would have left it: furnishing a HOME first would cost time."""
     workshop.api.scripts[""] = Turns(hands_in(), say("That was all."))
-    job = workshop.job()
+    job, state = workshop.job(), {}
     seen = []
 
     def look() -> None:
         """As soon as the program keeps a record of itself in its HOME, and a good while later."""
         home = next(workshop.home.glob("missions/*/home"))
+        state["before"] = (home / ".claude.json").read_text()
         wait_for(lambda: list(home.glob(".claude/sessions/*.json")))
         time.sleep(0.3)
         seen.append((processes_of(job) > 0, list(workshop.api.requests)))
 
-    with before_the_dispatch_commits(look):
+    def look_again(**_: Any) -> None:
+        home = next(workshop.home.glob("missions/*/home"))
+        state["after"] = (home / ".claude.json").read_text()
+        state["backups"] = list(home.glob(".claude/backups/*"))
+
+    with before_the_dispatch_commits(look), connected(mission_ended, look_again):
         result = workshop.runner.run(job)
     assert seen == [(True, [])]
     assert result.ok, result
     assert len(workshop.api.turns) == 2
+    assert state == {"before": state["before"], "after": state["before"], "backups": []}
 
 
 def test_where_other_programs_begin_with_it_its_run_is_on_record_first(workshop, tmp_path):
@@ -188,23 +196,3 @@ def test_a_secret_that_a_program_has_already_counts_from_its_dispatch_on(worksho
     assert given == secret
     assert tokens.authenticate(secret) == mission.token
     assert secret.startswith(f"{mission.token.prefix}_")
-
-
-def test_the_program_finds_its_own_state_as_it_would_have_left_it(workshop):
-    """A HOME that it had to furnish first would cost it time at each start."""
-    workshop.api.scripts[""] = Turns(hands_in(), say("That was all."))
-    job, state = workshop.job(), {}
-
-    def look() -> None:
-        home = next(workshop.home.glob("missions/*/home"))
-        state["before"] = (home / ".claude.json").read_text()
-
-    def look_again(**_: Any) -> None:
-        home = next(workshop.home.glob("missions/*/home"))
-        state["after"] = (home / ".claude.json").read_text()
-        state["backups"] = list(home.glob(".claude/backups/*"))
-
-    with before_the_dispatch_commits(look), connected(mission_ended, look_again):
-        assert workshop.runner.run(job).ok
-    assert state["after"] == state["before"]
-    assert state["backups"] == []
