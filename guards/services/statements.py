@@ -43,7 +43,9 @@ def execute(statements: Sequence[Statement]) -> list[Result]:
         if not can_join(connection):
             return [_executed(cursor, one) for one in statements]
         # Bound one by one: the driver knows a statement again, but not what is joined of several.
-        cursor.execute("; ".join(cursor.mogrify(one.text, one.values) for one in statements))
+        with connection.wrap_database_errors:  # as for a value that none can be
+            bound = [cursor.mogrify(one.text, one.values) for one in statements]
+        cursor.execute("; ".join(bound))
         driver = cursor.cursor  # each look at it through Django's costs as much as a value
         with connection.wrap_database_errors:
             results = [_told(driver)]

@@ -64,7 +64,11 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
             outer.depth -= 1
         return
     unit = Unit()
-    commits = _is_outside(connections[DEFAULT_DB_ALIAS])
+    connection = connections[DEFAULT_DB_ALIAS]
+    commits = is_outside(connection)
+    if commits and connection.errors_occurred:
+        # Whoever found it lost has failed; what is recorded next must not fail with them.
+        connection.close_if_unusable_or_obsolete()
     with turn_to_write() as turn, transaction.atomic(durable=durable):
         if turn.is_held:
             transaction.on_commit(turn.give_back)
@@ -77,6 +81,19 @@ def unit_of_work(*, durable: bool = False) -> Iterator[Unit]:
             _state.unit = None
 
 
-def _is_outside(connection: BaseDatabaseWrapper) -> bool:
+def look_after_connection() -> None:
+    """After a long contact: what is recorded next finds a connection that works.
+
+    A server that was started anew meanwhile, or a wall that forgets whoever is silent, has taken
+    the old one. To look costs a round trip.
+    """
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.connection is None or not is_outside(connection):
+        return
+    if not connection.is_usable():
+        connection.close()
+
+
+def is_outside(connection: BaseDatabaseWrapper) -> bool:
     """Whether no transaction is open, so that the one that is opened now ends with its block."""
     return connection.get_autocommit() and not connection.in_atomic_block

@@ -17,6 +17,7 @@ import structlog
 from django.conf import settings
 
 from guards.exceptions import CountersignError
+from guards.services import units
 from guards.services.units import unit_of_work
 from pipelines import registry
 from pipelines.exceptions import ClaimLost, CommandNotRunnable, StageMustWait
@@ -48,6 +49,8 @@ CLI = "cli"
 ON_SECONDS = 5.0
 #: How often such a task wakes other workers for what is due beside its own, in seconds.
 WAKE_SECONDS = 0.5
+#: A program that ran longer may have outlived our connection to the database, in seconds.
+_LONG_SECONDS = 1.0
 #: Seconds before the queue's own limit at which no further stage begins.
 _QUEUE_MARGIN = 30.0
 #: What an answer may take, in seconds: longer than any session with a mail server.
@@ -226,10 +229,13 @@ def _prepare_files(run: Run) -> Path:
 def _run_started(run: Run, stage: Stage, work: Work) -> bool:
     facts = {"sender": Stage, "stage_id": stage.pk, "pipeline_id": run.pipeline.pk}
     stage_starting.send(**facts)
+    began = time.monotonic()
     try:
         result = work.runner.run(work.job)
     except CountersignError as error:
         result = RunResult(ok=False, error=sentence(error))
+    if time.monotonic() - began > _LONG_SECONDS:
+        units.look_after_connection()
     stage_returned.send(**facts)
     if result.waiting:
         _wait(run, stage, result)
@@ -298,7 +304,12 @@ def _end(run: Run, success: stages.Success, adopt: Callable[[], None] | None = N
 
     Whatever is wrong with the next one, this one's end goes on record.
     """
-    looked = _next(run.task) if run.reply is not None else None
+    looked = None
+    if run.reply is not None:
+        try:
+            looked = _next(run.task)
+        except Exception:
+            log.exception("what is due cannot be looked at")
     if run.reply is not None and looked is not None:
         try:
             with unit_of_work():

@@ -21,7 +21,7 @@ from django.db import IntegrityError, connection, transaction
 
 from guards import secrets
 from guards.exceptions import SecretUnavailable
-from guards.services import statements
+from guards.services import statements, units
 from guards.services.statements import Statement
 from teams.models import Checkpoint
 from teams.types import LogHead
@@ -83,7 +83,7 @@ def _keep(checkpoint: Checkpoint) -> None:
     names, places = ", ".join(str(one.column) for one in fields), ", ".join(["%s"] * len(fields))
     values = [one.get_db_prep_save(getattr(checkpoint, one.attname), connection) for one in fields]
     text = f"INSERT INTO teams_checkpoint ({names}) VALUES ({places})"  # noqa: S608 - columns only
-    commits = not connection.in_atomic_block
+    commits = units.is_outside(connection)
     with transaction.atomic(durable=True):
         insert = Statement(f"{text} RETURNING id", values)
         (kept,) = statements.execute_last([insert], commits=commits)
