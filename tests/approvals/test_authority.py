@@ -165,6 +165,7 @@ def test_what_was_changed_since_the_yes_is_named_and_nothing_is_posted(
     kind: GuardedKind, root: Root, subtests: pytest.Subtests, when: Callable[..., None]
 ) -> None:
     intent = sessions.intent(root)
+    triggers.lift("approvals")
     for name, (flip, reason, field) in FLIPS.items():
         if when is _before_the_worker and name == "deadline-passed":
             continue  # a deadline begins with the claim
@@ -174,7 +175,6 @@ def test_what_was_changed_since_the_yes_is_named_and_nothing_is_posted(
             effect = Effect.objects.get(pk=intent.pk)
 
             def flipped(flip: Callable[[Effect], object] = flip, effect: Effect = effect) -> None:
-                triggers.lift("approvals")
                 flip(effect)
 
             kind.looking = lambda: None

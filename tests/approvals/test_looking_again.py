@@ -331,6 +331,7 @@ def test_what_was_seen_is_not_written_down_once(
 ) -> None:
     """The right ended between the last contact and the record: spent, and nothing is told."""
     unknown, bound = looking.unknown(exact, root), exact.bound
+    exact.looks = looking.LOOK
     for ending, (end, reason) in ENDINGS.items():
         with subtests.test(ending), undone():
             effect, session = afresh(unknown, root)

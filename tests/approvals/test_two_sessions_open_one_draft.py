@@ -49,6 +49,7 @@ def open_slowly(hold_id: object, root: Root) -> None:
             assert refused.reason == "goal_closed"  # the other one was first
 
 
+@pytest.mark.only_on("postgresql")  # elsewhere nothing locks a row
 def test_two_sessions_that_open_one_draft_lock_its_goals_in_one_order(kind: GuardedKind) -> None:
     roots = [sessions.session("ada"), sessions.session("bob")]
     hold_id = factories.held(kind="tests.guarded", account=sessions.ACCOUNT).pk

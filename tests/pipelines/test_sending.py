@@ -307,6 +307,7 @@ def test_an_effect_is_all_that_ever_left(desk, owner, server, bob):
     assert about.get().phase == "accepted"
 
 
+@pytest.mark.only_on("postgresql")  # elsewhere nothing locks a row
 @pytest.mark.django_db(transaction=True)
 def test_an_answer_and_a_cancellation_never_wait_for_each_other(
     desk, owner, server, bob, settings, tmp_path
@@ -324,7 +325,7 @@ def test_an_answer_and_a_cancellation_never_wait_for_each_other(
                 Hold.objects.select_for_update().get(pk=message.hold_id)
                 locked.touch()
                 until(cancelling)
-                time.sleep(0.5)  # the other has come as far as it can
+                time.sleep(0.2)  # the other has come as far as it can
                 waking.go_on(stage_id=stage_of(pipeline).pk, actor="operator:ada")
 
         def cancel() -> None:
@@ -351,7 +352,7 @@ def test_of_two_processes_that_have_one_mail_held_neither_breaks(desk, owner, bo
             def wait(**facts) -> None:
                 opened.touch()
                 until(submitting)
-                time.sleep(0.5)  # the other has come as far as it can
+                time.sleep(0.2)  # the other has come as far as it can
 
             held.connect(wait)
             replies.send_notice(pipeline)
