@@ -89,6 +89,19 @@ def test_a_value_is_a_value_whatever_it_holds(value: str) -> None:
     assert (first.rows, second.rows, third) == ([(value,)], [("other",)], Result(third.met, [(1,)]))
 
 
+@pytest.mark.django_db
+def test_a_value_that_no_text_can_be_is_refused_as_by_the_database() -> None:
+    """SQLite takes it. What was not sent breaks no transaction."""
+    identity = IdentityFactory(name="old")
+    if connection.vendor != "postgresql":
+        statements.execute([renamed(identity, "a\0b")])
+        return
+    with pytest.raises(DatabaseError):
+        statements.execute([renamed(identity, "new"), renamed(identity, "a\0b")])
+    (result,) = statements.execute([read(identity)])
+    assert result.rows == [("old",)]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_fails_in_the_middle_takes_back_all_of_its_unit() -> None:
     first, second = IdentityFactory(name="a"), IdentityFactory(name="b")
