@@ -7,8 +7,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as rounds
+from hypothesis import strategies as st
 
 from pipelines.runners.claude.broker import requests
+from pipelines.runners.claude.broker.contents import Refused
 from pipelines.runners.claude.broker.exchange import MOST_TOLD
 from pipelines.runners.claude.broker.visitors import MOST_BODY
 from tests.pipelines.brokers import KEY, WORD, Api, Desk, broker, message, request
@@ -287,6 +291,30 @@ def test_what_another_reader_might_take_for_it_goes_nowhere(api, desk, body):
 def test_what_only_looks_like_it_is_let_through(api, desk, body):
     assert desk.ask(body).status == 200
     assert json.loads(api.asked[0][1]) == body
+
+
+_NAMES = ("type", "source", "content", "tool", "definition", "tools", "messages", "system", "Type")
+_MORE = ("fallbacks", "speed", "max_tokens", "model", "stream", "url", "other")
+_VALUES = (None, True, 0, -1, 1.5, 2**63, "", "text", "image", "tool_addition", "base64", "default")
+_JSON = st.recursive(
+    st.sampled_from(_VALUES),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(_NAMES + _MORE), inner, max_size=4)
+    ),
+)
+
+
+@rounds(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(_NAMES + _MORE), _JSON, max_size=5))
+def test_of_whatever_is_asked_a_request_is_made_or_a_refusal(body):
+    try:
+        made = requests.read("/v1/messages", [], json.dumps(body).encode())
+    except Refused as refused:
+        assert refused.status in (400, 403)
+    else:
+        assert json.loads(made.body) == body
+        assert made.most > 0
 
 
 @pytest.mark.parametrize("body", [{"speed": "fast"}, {"fallbacks": [{"speed": "fast"}]}])

@@ -147,6 +147,14 @@ def test_what_an_answers_sum_leaves_out_is_counted(api):
     assert more == Decimal("18.35") + Decimal("0.25")
 
 
+def test_a_figure_that_no_row_could_hold_is_cut(api):
+    api.script = answered(message(input_tokens=10**9, output_tokens=10**9))
+    with broker(prices={"": Price(*[Decimal(1000)] * 4)}, usd=1) as desk:
+        assert desk.ask().status == 200
+        assert desk.ask().status == 402
+        assert desk.broker.meter.tally().usd == 100_000
+
+
 def test_what_the_cache_keeps_for_an_hour_has_its_own_price():
     tokens = Tokens(cache_write=1_000_000)
     assert _PRICE.of(tokens) == 12

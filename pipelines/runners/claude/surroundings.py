@@ -37,8 +37,8 @@ class Surroundings:
     `confidential` has each of them as it is and as it stands inside JSON, longest first.
     """
 
-    variables: dict[str, str]
-    confidential: tuple[str, ...]
+    variables: dict[str, str] = field(repr=False)
+    confidential: tuple[str, ...] = field(repr=False)
 
     def betrayed_by(self, output: bytes) -> bool:
         """Whether a text holds one of the secrets that the worker was given."""

@@ -29,7 +29,7 @@ _BLOCKS = frozenset(
     }
 )
 #: Kinds of sources that bring what they show, and the one of blocks that have a text for a source.
-_SOURCES = frozenset({"base64", "text", "content"})
+_SOURCES = ("base64", "text", "content")
 _CITED = "search_result"
 #: Keys that name what lies elsewhere.
 _ELSEWHERE = frozenset(
@@ -39,6 +39,11 @@ _ELSEWHERE = frozenset(
 _JUDGED = frozenset(
     {*_ELSEWHERE, "type", "role", "source", "content", "tool", "definition", "model", "speed"}
 )
+#: Nearly all that have keys have these, and need no second look.
+_USUAL = (_JUDGED - _ELSEWHERE) | {
+    *("text", "id", "name", "input", "tool_use_id", "is_error", "cache_control", "thinking"),
+    *("signature", "description", "input_schema", "media_type", "data"),
+}
 #: Where no answer's length is asked for: more than any model gives.
 _MOST_TOKENS = 128_000
 _NO_MORE = 1_000_000
@@ -116,7 +121,7 @@ def _check_tool(tool: Mapping[str, Any]) -> None:
 def _check_block(block: Mapping[str, Any]) -> None:
     _check_keys(block)
     kind, source, tool = block.get("type"), block.get("source"), block.get("tool")
-    if kind not in _BLOCKS:
+    if not isinstance(kind, str) or kind not in _BLOCKS:
         raise forbidden("no-way-out", f"a block of the kind {_shown(kind)} is not known here")
     if isinstance(source, dict):
         _check_keys(source)
@@ -132,6 +137,8 @@ def _check_block(block: Mapping[str, Any]) -> None:
 
 def _check_keys(said: Mapping[str, Any]) -> None:
     """Refused for what names something elsewhere, or may be read as if it did."""
+    if said.keys() <= _USUAL:
+        return
     for name, value in said.items():
         if name in _ELSEWHERE and value:
             raise forbidden("no-way-out", f"{name} would have the API fetch something")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import h11
 import structlog
@@ -36,7 +36,7 @@ class Broker:
 
     upstream: Upstream
     meter: Meter
-    word: str
+    word: str = field(repr=False)
     seconds: float = REQUEST_SECONDS
 
     def __post_init__(self) -> None:

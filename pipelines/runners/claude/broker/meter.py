@@ -57,6 +57,10 @@ class Tally:
     enough: str = ""
 
 
+#: More than that is no figure, nor does a row hold it: who stands before the API may say anything.
+_MOST_USD = Decimal(100_000)
+
+
 class Meter:
     """Adds up what a run uses. Belongs to one thread; `tally` is read when that has ended."""
 
@@ -108,7 +112,7 @@ class Meter:
             requests=len(self._readings),
             unread=sum(not reading.is_whole for reading in self._readings),
             tokens=sum((reading.tokens for reading in self._readings), Tokens()),
-            usd=self._usd() if self._prices else None,
+            usd=min(self._usd(), _MOST_USD) if self._prices else None,
             enough=self._enough,
         )
 
