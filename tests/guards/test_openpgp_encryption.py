@@ -218,7 +218,7 @@ def test_a_gpg_that_is_missing_lies_or_hangs_encrypts_nothing(
     }.items():
         _fake_gpg(tmp_path, script, monkeypatch)
         with pytest.raises(OpenPGPUnavailable, match=said):
-            GnuPGEncrypter(timeout=1).encrypt(payload=PAYLOAD, recipients=[pin])
+            GnuPGEncrypter(timeout=0.5).encrypt(payload=PAYLOAD, recipients=[pin])
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(OpenPGPUnavailable, match="not installed"):
         GnuPGEncrypter().encrypt(payload=PAYLOAD, recipients=[pin])

@@ -38,11 +38,11 @@ def test_a_committed_wake_ends_the_wait(listener):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_rolled_back_wake_does_not(listener):
-    thread = _wait_in_thread(listener, 1.0)
+    thread = _wait_in_thread(listener, 0.6)
     with pytest.raises(RuntimeError), transaction.atomic():
         wakeup.wake(using="default")
         raise RuntimeError
-    thread.join(0.5)
+    thread.join(0.2)
     assert thread.is_alive()
     thread.join()
 

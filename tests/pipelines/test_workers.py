@@ -133,9 +133,12 @@ def test_a_worker_whose_mcp_server_does_not_answer_it_costs_nothing(workshop):
     assert counted(Mission.objects.get()) == 0
 
 
-@pytest.mark.one_database
+@pytest.mark.soak
 def test_an_interrupted_program_that_exits_with_0_and_says_nothing_has_failed(workshop):
-    """Without walls, so that the signal meets the program itself."""
+    """Without walls, so that the signal meets the program itself.
+
+    What such an end counts for, in every run: tests/pipelines/test_worker_outcomes.py.
+    """
     workshop.settings.CLAUDE_SANDBOX = "off"
     job = workshop.job()
     workshop.api.scripts[""] = Turns(Hang())
