@@ -236,6 +236,9 @@ def added(tool: dict) -> dict:
         shown({"type": "tool_result", "content": [_IMAGE]}),
         shown({"type": "document", "source": {"type": "content", "content": [_IMAGE]}}),
         shown({"type": "container_upload", "file_id": "f"}),
+        shown({"type": ["image"]}),
+        shown({"type": {}}),
+        shown({}),
         shown({"type": "server_tool_use", "name": "web_search", "input": {}}),
         {"system": [{"type": "document", "source": _URL}]},
         # as a reader in front of the API might take it
@@ -305,7 +308,7 @@ _JSON = st.recursive(
 )
 
 
-@rounds(max_examples=300, deadline=None)
+@rounds(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(_NAMES + _MORE), _JSON, max_size=5))
 def test_of_whatever_is_asked_a_request_is_made_or_a_refusal(body):
     try:

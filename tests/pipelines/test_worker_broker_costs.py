@@ -333,7 +333,7 @@ def test_a_model_that_has_no_price_is_not_asked(api, body):
     """Whoever may choose the model could choose one that costs many times what is counted."""
     with broker(prices={"a-": _PRICE}) as desk:
         answer = desk.send(request(json.dumps(body).encode()))
-        assert (answer.status, answer.said[:9]) == (403, "no-price:")
+        assert (answer.status, answer.said[:9]) == (400, "no-price:")
         assert api.asked == []
         assert desk.ask({"model": "a-1", "fallbacks": [{"model": "a-2"}]}).status == 200
     with broker(prices={"a-": _PRICE, "": _PRICE}) as desk:

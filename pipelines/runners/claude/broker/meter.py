@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pipelines.runners.claude.broker.prices import Prices
-from pipelines.runners.claude.broker.requests import Refused, Request, forbidden
+from pipelines.runners.claude.broker.requests import Refused, Request
 from pipelines.runners.claude.broker.usage import Reading, Tokens, Use
 
 #: Requests for each of a run's turns: side questions, a stream asked for again, a subagent.
@@ -124,7 +124,8 @@ class Meter:
         """Refused for a model of which nobody has said what it costs: it may cost anything."""
         for model in request.models if self._prices else ():
             if not self._prices.has(model):
-                raise forbidden("no-price", f"CLAUDE_PRICES names no price of {model[:64]!r}")
+                said = f"no-price: CLAUDE_PRICES names no price of {model[:64]!r}"
+                raise Refused(400, "invalid_request_error", said)
 
     def _is_enough(self) -> bool:
         if self._prices and self._usd() >= self._bounds.usd:
