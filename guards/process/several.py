@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -32,9 +33,10 @@ class Several:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for session in list(self._going_on):
-            self._end(session)
-        self._selector.close()
+        with ExitStack() as ending:  # whatever is wrong with one, the others end
+            ending.callback(self._selector.close)
+            for session in list(self._going_on):
+                ending.callback(self._end, session)
 
     def order(
         self,

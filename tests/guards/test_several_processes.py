@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def test_nothing_of_them_stays_behind():
         session = started(several, [["sleep", "20"]], timeout=30)
         raise KeyError
     assert session.result().exit_code == -9
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_one_that_cannot_be_ended_as_it_should_keeps_none_of_the_others(bad: int):
+    with pytest.raises(OSError), Several() as several:
+        sessions = [started(several, [["sleep", "20"]], timeout=30) for _ in range(3)]
+        taken = next(iter(sessions[bad]._open))
+        os.close(taken)
+    left = [session for at, session in enumerate(sessions) if at != bad]
+    assert [session.result().exit_code for session in left] == [-9, -9]
+    assert not any(session._open for session in left)
 
 
 def test_one_that_does_not_start_leaves_the_others(monkeypatch):
