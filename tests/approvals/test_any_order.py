@@ -206,7 +206,7 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 @pytest.mark.fault("queue-01", "queue-03", "approval-02", "approval-04")
 @pytest.mark.django_db
 def test_no_order_of_events_makes_a_second_contact() -> None:
-    explore(SignOffDesk, examples=8, steps=20)
+    explore(SignOffDesk, examples=6, steps=20)
 
 
 @pytest.mark.soak

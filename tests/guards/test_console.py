@@ -91,16 +91,21 @@ def test_each_noun_has_a_list_a_search_and_a_page(
             assert admin_client.get(page(model, "change", row.pk)).status_code == 200
 
 
-@pytest.mark.parametrize("model", [Decision, ReplayEntry, Heartbeat, PinnedKey, CandidateKey])
+RECORDS: tuple[type[Any], ...] = (Decision, ReplayEntry, Heartbeat, PinnedKey, CandidateKey)
+
+
 def test_a_record_can_be_neither_added_nor_changed_nor_deleted(
-    admin_client: Client, model: type[Any]
+    admin_client: Client, subtests: pytest.Subtests
 ) -> None:
     a_row_of_each()
-    row = model.objects.first()
-    assert admin_client.post(page(model, "add"), {}).status_code == 403
-    assert admin_client.post(page(model, "change", row.pk), {}).status_code == 403
-    assert admin_client.post(page(model, "delete", row.pk), {"post": "yes"}).status_code == 403
-    assert model.objects.filter(pk=row.pk).exists()
+    for model in RECORDS:
+        with subtests.test(model.__name__):
+            row = model.objects.first()
+            address = page(model, "delete", row.pk)
+            assert admin_client.post(page(model, "add"), {}).status_code == 403
+            assert admin_client.post(page(model, "change", row.pk), {}).status_code == 403
+            assert admin_client.post(address, {"post": "yes"}).status_code == 403
+            assert model.objects.filter(pk=row.pk).exists()
 
 
 def test_an_identity_is_created_and_changed_by_its_service(admin_client: Client) -> None:
@@ -272,32 +277,30 @@ ACTS = [
 
 
 @pytest.mark.invariant(21)
-@pytest.mark.parametrize(("model", "word"), ACTS)
-def test_a_look_at_an_act_changes_nothing(
-    admin_client: Client, model: type[Any], word: str
-) -> None:
+def test_a_look_at_an_act_changes_nothing(admin_client: Client, subtests: pytest.Subtests) -> None:
     a_row_of_each()
-    row = model.objects.first()
-    for method in ("get", "head"):
-        assert getattr(admin_client, method)(page(model, word, row.pk)).status_code == 405
+    for model, word in ACTS:
+        with subtests.test(f"{model.__name__} {word}"):
+            address = page(model, word, model.objects.first().pk)
+            for method in ("get", "head"):
+                assert getattr(admin_client, method)(address).status_code == 405
 
 
-@pytest.mark.parametrize(("model", "word"), ACTS)
 def test_an_act_needs_a_login_with_the_right_and_a_csrf_token(
-    client: Client, django_user_model: Any, model: type[Any], word: str
+    django_user_model: Any, subtests: pytest.Subtests
 ) -> None:
     a_row_of_each()
-    row = model.objects.first()
-    address = page(model, word, row.pk)
-    assert client.post(address).status_code == 302  # to the login
-    looker = django_user_model.objects.create_user("looker", password="x", is_staff=True)
-    client.force_login(looker)
-    assert client.post(address).status_code == 403
-    admin = django_user_model.objects.create_superuser("root", password="x")
-    strict = Client(enforce_csrf_checks=True)
-    strict.force_login(admin)
-    assert strict.post(address).status_code == 403
-    assert model.objects.filter(pk=row.pk).exists()
+    nobody, looking, strict = Client(), Client(), Client(enforce_csrf_checks=True)
+    looking.force_login(django_user_model.objects.create_user("looker", is_staff=True))
+    strict.force_login(django_user_model.objects.create_superuser("root"))
+    for model, word in ACTS:
+        with subtests.test(f"{model.__name__} {word}"):
+            row = model.objects.first()
+            address = page(model, word, row.pk)
+            assert nobody.post(address).status_code == 302  # to the login
+            assert looking.post(address).status_code == 403
+            assert strict.post(address).status_code == 403
+            assert model.objects.filter(pk=row.pk).exists()
 
 
 def test_the_list_of_contacts_costs_the_same_queries_however_long_it_is(
