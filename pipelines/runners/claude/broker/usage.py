@@ -16,7 +16,7 @@ import orjson
 _MOST_DOCUMENT = 32 * 1024 * 1024
 _MOST_LINE = 1024 * 1024
 #: More than that is no number of tokens.
-_MOST_TOKENS = 1_000_000_000
+_MOST_TOKENS = 10**12
 
 #: Tokens that a model writes in a second at most, and seconds until it notices that nobody reads.
 _FASTEST = 300
