@@ -147,6 +147,11 @@ def test_what_an_answers_sum_leaves_out_is_counted(api):
     assert more == Decimal("18.35") + Decimal("0.25")
 
 
+def test_the_sum_of_a_long_session_is_still_a_number():
+    assert Tokens.of({"input": 1, "cache_read": 3 * 10**9}) == Tokens(input=1, cache_read=3 * 10**9)
+    assert Tokens.of({"input": "1", "cache_read": -1}) == Tokens()
+
+
 def test_a_figure_that_no_row_could_hold_is_cut(api):
     api.script = answered(message(input_tokens=10**9, output_tokens=10**9))
     with broker(prices={"": Price(*[Decimal(1000)] * 4)}, usd=1) as desk:
