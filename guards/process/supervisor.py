@@ -189,7 +189,7 @@ class Supervisor:
                 self._say_over(is_empty=True)
             else:
                 self._say("ended", pid, self._codes[pid])
-        if len(self._running) == running:
+        if self._running and len(self._running) == running:
             self._reap_adopted()
 
     def _say_over(self, *, is_empty: bool) -> None:
@@ -224,8 +224,13 @@ class Supervisor:
 
     def _reap_adopted(self) -> None:
         """Take in those that were left behind and have ended: a long run may leave very many."""
-        for pid in {*children()}.difference(self._running, self._zombies):
-            os.waitpid(pid, os.WNOHANG)
+        leaders = {*self._running, *self._zombies}
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
+            if ended.si_pid in leaders:  # which stays, and hides the others
+                for pid in {*children()} - leaders:
+                    os.waitpid(pid, os.WNOHANG)
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
     def _reap(self) -> bool:
         """Take in all that has ended; whether there is no child any more."""

@@ -272,17 +272,18 @@ def test_one_that_is_stopped_before_it_answers_goes_on() -> None:
 
 
 @pytest.mark.invariant(16)
+@pytest.mark.parametrize("before", [[], [["true"]]], ids=["alone", "behind-one-that-has-ended"])
 def test_a_long_run_that_leaves_many_behind_does_not_fill_the_table_of_processes(
-    tmp_path: Path,
+    tmp_path: Path, before: list[list[str]]
 ) -> None:
     leaving = "i=0; while [ $i -lt 100 ]; do (true &); i=$((i+1)); done"
+    shell, option, last = named(tmp_path, "last")
+    script = f"sleep 0.1; {leaving}; ({shell} {option} '{last}' &); exec sleep 300"
     with Several() as several:
-        last = " ".join(named(tmp_path, "last")[:2]) + f" '{named(tmp_path, 'last')[2]}'"
-        script = f"{leaving}; ({last} &); exec sleep 300"
-        started(several, [["/bin/sh", "-c", script]], timeout=60)
+        started(several, [*before, [shell, option, script]], timeout=60)
         (pid,) = told(tmp_path, "last")
         until = time.monotonic() + 20
-        while len(children_of(parent_of(pid))) != 2:  # the program itself, and the last one
+        while len(children_of(parent_of(pid))) != len(before) + 2:  # the programs, and the last one
             assert time.monotonic() < until
             time.sleep(0.01)
         assert runs(pid)
