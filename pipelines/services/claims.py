@@ -22,7 +22,7 @@ from guards.services.units import unit_of_work
 from pipelines.models import Pipeline, Stage
 from pipelines.services import rows, transitions, turn
 from pipelines.services.rows import Answer, KeyOf, Message
-from pipelines.services.turn import Turn
+from pipelines.services.turn import Occupied, Turn
 
 #: How long a claim holds without being renewed, and how often it is renewed.
 LEASE = timedelta(seconds=90)
@@ -85,7 +85,7 @@ def claim_pipeline(pipeline_id: UUID) -> Claim | None:
         if not found.value:
             return None
         pipeline = found.value[0]
-        hindrance = _hindrance(pipeline, held.write_sets)
+        hindrance = _hindrance(pipeline, held.occupied)
         if hindrance:
             transitions.move_pipeline(
                 pipeline_id,
@@ -128,9 +128,7 @@ def take_looked_at(
     the same move.
     """
     return (
-        None
-        if _hindrance(pipeline, turn.take().write_sets)
-        else _taking(message, pipeline, changes)
+        None if _hindrance(pipeline, turn.take().occupied) else _taking(message, pipeline, changes)
     )
 
 
@@ -146,14 +144,14 @@ def take_several(
     Joins the caller's unit. `changes` are more for each row, in the same move. Two of them whose
     write sets meet are not both taken.
     """
-    sets = held.write_sets
+    occupied = held.occupied
     taken: dict[UUID, tuple[Claim, dict[str, Any]]] = {}
     holder, now = process.this_process(), timezone.now()
     for pipeline in pipelines:
-        if len(sets) >= settings.PIPELINE_CONCURRENCY:
+        if len(occupied) >= settings.PIPELINE_CONCURRENCY:
             break
-        if not turn.meets(pipeline.pk, pipeline.write_set, sets):
-            sets.append(pipeline.write_set)
+        if not occupied.meets(pipeline.pk, pipeline.write_set):
+            occupied.add(pipeline.write_set)
             claim = Claim(pipeline.pk, holder, pipeline.fence + 1, pipeline)
             taken[pipeline.pk] = (claim, _at_its_claim(claim, pipeline, changes[pipeline.pk], now))
     wanted = {pk: ({"fence": claim.fence - 1}, moved) for pk, (claim, moved) in taken.items()}
@@ -190,11 +188,11 @@ def claim_next(*, begun: bool = True) -> Claim | None:
         held = Turn(message)
         oldest = _ask_oldest(message, begun=begun)
         message.send()
-        sets = held.write_sets
-        if len(sets) >= settings.PIPELINE_CONCURRENCY:
+        occupied = held.occupied
+        if len(occupied) >= settings.PIPELINE_CONCURRENCY:
             return None
         for pipeline in _rows_in_pages(oldest.value, begun=begun):
-            if not turn.meets(pipeline.pk, pipeline.write_set, sets):
+            if not occupied.meets(pipeline.pk, pipeline.write_set):
                 return _taken(pipeline)
     return None
 
@@ -212,15 +210,15 @@ def free_for(count: int, *, but: Collection[UUID] = ()) -> dict[UUID, int]:
     Each with the key of its mail. `but` are those that still count as running, and will not any
     more.
     """
-    sets: list[list[str]] | None = None
+    occupied: Occupied | None = None
     found: dict[UUID, int] = {}
     parts = ("write_set", "message_id")
     for pipeline in _in_pages(begun=True, parts=parts, size=max(count, 1)):
         if pipeline.write_set:
-            sets = turn.running_write_sets(but) if sets is None else sets
-            if turn.meets(pipeline.pk, pipeline.write_set, sets):
+            occupied = turn.occupied(but) if occupied is None else occupied
+            if occupied.meets(pipeline.pk, pipeline.write_set):
                 continue
-            sets.append(pipeline.write_set)
+            occupied.add(pipeline.write_set)
         found[pipeline.pk] = pipeline.message_id
         if len(found) >= count:
             break
@@ -316,15 +314,15 @@ def whose_turn_has_come(*, begun: bool = True) -> list[UUID]:
     running = turn.ask_running(message)
     first = _ask_page(message, begun=begun)
     message.send()
-    sets = [one.write_set for one in running.value]
+    occupied = Occupied([one.write_set for one in running.value])
     found: list[UUID] = []
-    if len(sets) >= settings.PIPELINE_CONCURRENCY:
+    if len(occupied) >= settings.PIPELINE_CONCURRENCY:
         return found
     for pipeline in _in_pages(begun=begun, first=first.value):
-        if not turn.meets(pipeline.pk, pipeline.write_set, sets):
+        if not occupied.meets(pipeline.pk, pipeline.write_set):
             found.append(pipeline.pk)
-            sets.append(pipeline.write_set)
-            if len(sets) >= settings.PIPELINE_CONCURRENCY:
+            occupied.add(pipeline.write_set)
+            if len(occupied) >= settings.PIPELINE_CONCURRENCY:
                 break
     return found
 
@@ -385,10 +383,10 @@ def _ask_page(
     )
 
 
-def _hindrance(pipeline: Pipeline, sets: list[list[str]]) -> str:
-    """Why a pipeline must wait, or "". `sets` are read under the executor's turn: they are true."""
-    if len(sets) >= settings.PIPELINE_CONCURRENCY:
-        return f"{len(sets)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
-    if turn.meets(pipeline.pk, pipeline.write_set, sets):
+def _hindrance(pipeline: Pipeline, occupied: Occupied) -> str:
+    """Why a pipeline must wait, or "". What runs is read under the executor's turn: it is true."""
+    if len(occupied) >= settings.PIPELINE_CONCURRENCY:
+        return f"{len(occupied)} run, and PIPELINE_CONCURRENCY is {settings.PIPELINE_CONCURRENCY}"
+    if occupied.meets(pipeline.pk, pipeline.write_set):
         return "another pipeline changes the same files"
     return ""

@@ -30,12 +30,12 @@ class Turn:
         self._sets = ask_running(message)
 
     @property
-    def write_sets(self) -> list[list[str]]:
-        """One for each pipeline that a worker holds, as `running_write_sets`."""
+    def occupied(self) -> Occupied:
+        """By each pipeline that a worker holds, and by open missions."""
         if self._is_taken is None or self._is_taken.value:
-            return [one.write_set for one in self._sets.value]
+            return Occupied([one.write_set for one in self._sets.value])
         ExecutorTurn.take()  # there was no row to wait for
-        return running_write_sets()
+        return occupied()
 
 
 def take() -> Turn:
@@ -46,12 +46,12 @@ def take() -> Turn:
     return turn
 
 
-def running_write_sets(but: Collection[UUID] = ()) -> list[list[str]]:
-    """One set for each pipeline that a worker holds, but for those."""
+def occupied(but: Collection[UUID] = ()) -> Occupied:
+    """The same without the turn, but by those."""
     message = Message()
     running = ask_running(message)
     message.send()
-    return [one.write_set for one in running.value if one.pk not in but]
+    return Occupied([one.write_set for one in running.value if one.pk not in but])
 
 
 def ask_running(message: Message) -> Answer[list[Pipeline]]:
@@ -63,6 +63,34 @@ def ask_running(message: Message) -> Answer[list[Pipeline]]:
     return message.find_parts(Pipeline, ("write_set",), where=where)
 
 
+class Occupied:
+    """What others may change now: the write sets of what runs, and what open missions keep.
+
+    The latter are read when they are first asked for, and once.
+    """
+
+    def __init__(self, running: Collection[list[str]]) -> None:
+        self._running = [*running]
+        self._kept: list[tuple[UUID, list[str]]] | None = None
+
+    def __len__(self) -> int:
+        """How many pipelines run."""
+        return len(self._running)
+
+    def add(self, write_set: list[str]) -> None:
+        """One more runs from now on."""
+        self._running.append(write_set)
+
+    def meets(self, pipeline_id: UUID, write_set: list[str]) -> bool:
+        """Whether somebody else may change what this pipeline may change."""
+        if not write_set:
+            return False
+        if self._kept is None:
+            self._kept = _kept_write_sets()
+        kept = (paths for holder, paths in self._kept if holder != pipeline_id)
+        return any(write_sets.overlap(write_set, other) for other in (*self._running, *kept))
+
+
 def _kept_write_sets() -> list[tuple[UUID, list[str]]]:
     """What open missions may still change, by pipeline: also of one that waits for a person.
 
@@ -70,16 +98,3 @@ def _kept_write_sets() -> list[tuple[UUID, list[str]]]:
     """
     open_ones = Mission.objects.filter(status=Mission.Status.OPEN, released_at__isnull=True)
     return list(open_ones.values_list("pipeline_id", "write_set"))
-
-
-def meets(
-    pipeline_id: UUID,
-    write_set: list[str],
-    running: list[list[str]],
-) -> bool:
-    """Whether somebody else may change what this pipeline may change."""
-    if not write_set:
-        return False
-    kept = (paths for holder, paths in _kept_write_sets() if holder != pipeline_id)
-    others = [*running, *kept]
-    return any(write_sets.overlap(write_set, other) for other in others)

@@ -200,6 +200,7 @@ def test_a_long_one_stops_neither_records_nor_beginnings(due, tmp_path, settings
     assert set(statuses().values()) == {"completed"}
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("young", "together"), [(60.0, True), (0.0, False)])
 def test_an_end_waits_for_those_that_have_just_begun_alone(due, monkeypatch, young, together):
     monkeypatch.setattr(group, "_COMMIT_DELAY", 9.0)
@@ -214,6 +215,7 @@ def test_an_end_waits_for_those_that_have_just_begun_alone(due, monkeypatch, you
     assert (len({moment for _, moment in ended}) == 1) is together
 
 
+@pytest.mark.one_database
 def test_each_keeps_its_own_time_limit(due, tmp_path):
     first = due("slow", f"sleep 9; touch {tmp_path}/late", timeout="1s")
     due("quick", "sleep 1.5", timeout="9s")
@@ -225,6 +227,7 @@ def test_each_keeps_its_own_time_limit(due, tmp_path):
     assert not (tmp_path / "late").exists()
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("fresh", "looks_again"), [(60.0, False), (0.0, True)])
 def test_the_next_ones_are_looked_at_while_these_run_and_again_if_that_was_long_ago(
     due, tmp_path, settings, monkeypatch, fresh, looks_again
@@ -260,6 +263,7 @@ def test_the_next_ones_are_looked_at_while_these_run_and_again_if_that_was_long_
 # --- what does not simply end well --------------------------------------------------------------
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("lines", "fields", "why"),
     [
@@ -330,6 +334,15 @@ def test_those_that_change_the_same_files_never_run_beside_each_other(due, tmp_p
     execution.run_on(pipeline_id=first.pk)
 
     assert set(statuses().values()) == {"completed"}
+
+
+def test_a_look_asks_once_what_others_may_change_however_many_are_due(
+    due, django_assert_max_num_queries
+):
+    pipelines = [due(name, "true", f"house:{name}") for name in "abcde"]
+
+    with django_assert_max_num_queries(3):
+        assert [*claims.free_for(5)] == [pipeline.pk for pipeline in pipelines]
 
 
 def test_of_two_that_meet_only_one_is_claimed_although_both_were_looked_at(due):
@@ -612,6 +625,7 @@ def test_a_killed_worker_leaves_each_of_its_pipelines_honest(due, tmp_path, mome
         assert len(ran) == len(set(ran)), "nothing runs twice"
 
 
+@pytest.mark.one_database
 @pytest.mark.django_db(transaction=True)
 def test_ends_that_are_on_record_stay_when_the_worker_is_killed_right_after(due, tmp_path):
     with shared(tmp_path):
