@@ -43,10 +43,17 @@ def main(arguments: list[str]) -> int:
         if "postgres" not in missing:
             postgres = stack.enter_context(running_postgres())
             environment[VARIABLE] = str(postgres.port)
-        codes = [_suite("SQLite", environment, ["-m", "not soak", *arguments])]
+        # A third process has the processors while two wait for children, servers and the disk.
+        codes = [_suite("SQLite", environment, ["-n", "3", "-m", "not soak", *arguments])]
         if postgres is not None:
             url = postgres.new_database()
-            fewer = ["--touching-database", "-m", "not acceptance and not browser and not soak"]
+            fewer = [
+                "-n",
+                "2",
+                "--touching-database",
+                "-m",
+                "not acceptance and not browser and not soak",
+            ]
             codes.append(
                 _suite("PostgreSQL", {**environment, "DATABASE_URL": url}, [*fewer, *arguments])
             )
@@ -58,7 +65,7 @@ def main(arguments: list[str]) -> int:
 def _suite(name: str, environment: dict[str, str], arguments: list[str]) -> int:
     print(f"--- the suite on {name}", flush=True)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", *arguments],
+        [sys.executable, "-m", "pytest", "--dist", "worksteal", *arguments],
         env=environment,
     ).returncode
 
