@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,15 @@ TEMPLATES: list[dict[str, Any]] = [
 
 # One URL: sqlite:///path (the default, inside DATA_DIR) or postgres://user:password@host/name.
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'countersign.sqlite3'}")
-DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url_config(DATABASE_URL)}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it tells all of a URL that it does not know, the password too
+    DATABASES: dict[str, dict[str, Any]] = {"default": env.db_url_config(DATABASE_URL)}
 _database = DATABASES["default"]
+if _database.get("ENGINE") not in ("django.db.backends.sqlite3", "django.db.backends.postgresql"):
+    raise ImproperlyConfigured(
+        "DATABASE_URL names no database that Countersign runs on: leave it out for SQLite in "
+        "DATA_DIR, or give sqlite:///path or postgres://user:password@host/name"
+    )
 if _database["ENGINE"] == "django.db.backends.sqlite3":
     # IMMEDIATE: a read-then-write transaction waits for its lock instead of failing at once.
     # FULL: the mark of an effect has to survive a power cut.

@@ -52,6 +52,19 @@ def test_a_setting_that_breaks_a_promise_stops_each_program_as_it_starts(
         command.check(**command.get_check_kwargs({}))
 
 
+@pytest.mark.parametrize("url", ["", "mysql://ada:hidden@host/name", "ftp://ada:hidden@host/name"])
+def test_a_database_that_it_does_not_run_on_is_named_and_no_password_told(
+    short_directory: Path, url: str
+) -> None:
+    installation = Installation(short_directory)
+    installation.env["DATABASE_URL"] = url
+    done = installation.manage("check", check=False)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "DATABASE_URL names no database that Countersign runs on: leave it out" in said
+    assert "hidden" not in said
+
+
 def test_the_check_of_pages_looks_at_every_page() -> None:
     from mail.admin.messages import MessageAdmin
     from mail.models import Message
