@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -15,22 +14,9 @@ from pipelines.runners.claude.broker import requests
 from pipelines.runners.claude.broker.contents import Refused
 from pipelines.runners.claude.broker.exchange import MOST_TOLD
 from pipelines.runners.claude.broker.visitors import MOST_BODY
-from tests.pipelines.brokers import KEY, WORD, Api, Desk, broker, message, request
+from tests.pipelines.brokers import KEY, WORD, broker, message, request
 
 pytestmark = [pytest.mark.invariant(15), pytest.mark.fault("sister-35")]
-
-
-@pytest.fixture
-def api(settings) -> Iterator[Api]:
-    with Api() as found:
-        settings.CLAUDE_BASE_URL = f"{found.url}/gateway/"
-        yield found
-
-
-@pytest.fixture
-def desk(api) -> Iterator[Desk]:
-    with broker() as found:
-        yield found
 
 
 # --- Who is let through, and as whom --------------------------------------------------------------

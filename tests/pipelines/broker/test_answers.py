@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from tests.pipelines.brokers import (
     KEY,
     STREAM_HEAD,
     Api,
-    Desk,
     answered,
     broker,
     events,
@@ -34,19 +32,6 @@ from tests.pipelines.brokers import (
 )
 
 pytestmark = [pytest.mark.invariant(15), pytest.mark.fault("sister-35")]
-
-
-@pytest.fixture
-def api(settings) -> Iterator[Api]:
-    with Api() as found:
-        settings.CLAUDE_BASE_URL = f"{found.url}/gateway/"
-        yield found
-
-
-@pytest.fixture
-def desk(api) -> Iterator[Desk]:
-    with broker() as found:
-        yield found
 
 
 # --- Answers --------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -18,8 +17,6 @@ from pipelines.runners.claude.broker.prices import Price
 from pipelines.runners.claude.broker.usage import Reading, Tokens
 from tests.pipelines.brokers import (
     STREAM_HEAD,
-    Api,
-    Desk,
     answered,
     broker,
     events,
@@ -28,19 +25,6 @@ from tests.pipelines.brokers import (
 )
 
 pytestmark = [pytest.mark.invariant(15), pytest.mark.fault("sister-35")]
-
-
-@pytest.fixture
-def api(settings) -> Iterator[Api]:
-    with Api() as found:
-        settings.CLAUDE_BASE_URL = f"{found.url}/gateway/"
-        yield found
-
-
-@pytest.fixture
-def desk(api) -> Iterator[Desk]:
-    with broker() as found:
-        yield found
 
 
 # --- What is counted ------------------------------------------------------------------------------
