@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import DataError
 
+from guards.process import several
 from guards.services.units import unit_of_work
 from guards.signals import unit_closing
 from mail.models import Part
@@ -462,6 +463,27 @@ def test_ends_are_on_record_whatever_is_wrong_with_the_next_ones(due, monkeypatc
     execution.run_on(pipeline_id=first.pk)
 
     assert statuses() == {"a": "completed", "b": "completed"}
+
+
+@pytest.mark.one_database
+def test_a_start_that_fails_as_nobody_foresaw_is_told_once_the_others_have_ended(due, monkeypatch):
+    """It is not waited for, and its rows stay as they are for recovery."""
+    first = due("a", "sleep 0.2")
+    due("bad")
+    due("c", "sleep 0.2")
+    as_usual, calls = several.confirm_all, []
+
+    def confirm_all(argvs: Any, session: Any) -> None:
+        calls.append(argvs)
+        if len(calls) == 2:
+            raise RuntimeError("nobody foresaw this")
+        as_usual(argvs, session)
+
+    monkeypatch.setattr(several, "confirm_all", confirm_all)
+    with pytest.raises(RuntimeError, match="foresaw"):
+        execution.run_on(pipeline_id=first.pk)
+
+    assert statuses() == {"a": "completed", "bad": "running", "c": "completed"}
 
 
 def test_an_end_that_cannot_be_recorded_is_told_once_the_others_are(due, monkeypatch):
